@@ -11,7 +11,7 @@ python=/usr/bin/python3
 # The crates that know no MPI; the crates whose build differs for each MPI; of these, the crates with tests
 # that an MPI launches. The tests of capulet-atomic and capulet-sieve replace MPI by threads or processes.
 # shellcheck disable=SC2034 # used by the scripts
-pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-job -p capulet-verify -p capulet-graph -p capulet-word-server)
+pure=(-p capulet-agreement -p capulet-datatype -p capulet-drivers -p capulet-plan -p capulet-protocol -p capulet-job -p capulet-cached-fs -p capulet-verify -p capulet-graph -p capulet-word-server)
 # The programs that know no MPI. Their many dependencies are built in release mode already, so their tests are
 # too.
 # shellcheck disable=SC2034 # used by the scripts
@@ -55,7 +55,7 @@ use_mpi() {
 share_built() {
     local from=target/$1/$3 to=target/$2/$3 kind pure=^$
     [ -d "$to/deps" ] ||
-        pure='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|job|verify|word[-_]server)-'
+        pure='/(lib)?capulet[-_](agreement|datatype|drivers|plan|protocol|bench[-_]report|cached[-_]fs|job|verify|word[-_]server)-'
     for kind in .fingerprint build deps; do
         [ -d "$from/$kind" ] || continue
         mkdir -p "$to/$kind"

@@ -1,6 +1,6 @@
 //! Agreements of the ranks of a file: one allreduce, after which all ranks know the same values.
 
-use capulet_comm::{Agree, ErrorClass, Pending, ReduceOp, Track};
+use capulet_comm::{Agree, CombinedOfNodes, ErrorClass, NodeValues, Pending, ReduceOp, Track};
 
 use crate::error::{Error, Result};
 
@@ -55,6 +55,25 @@ impl Agreement {
         self.agree_by(own.as_ref().err(), |lanes, ops| Ok(channel.allreduce(lanes, ops)?))?.outcome(own)
     }
 
+    /// As [`Self::agree`], and combines values in the order of the nodes, if there are several.
+    pub(crate) fn agree_with_nodes<T>(
+        self,
+        channel: &dyn Agree,
+        own: Result<T>,
+        of_nodes: Option<NodeValues>,
+    ) -> Result<(T, AgreedValues, Option<CombinedOfNodes>)> {
+        let Some(of_nodes) = of_nodes else {
+            return self.agree(channel, own).map(|(own, values)| (own, values, None));
+        };
+        let mut combined = None;
+        let values = self.agree_by(own.as_ref().err(), |lanes, ops| {
+            combined = channel.allreduce_with_nodes(lanes, ops, of_nodes)?;
+            Ok(())
+        })?;
+        let (own, values) = values.outcome(own)?;
+        Ok((own, values, combined))
+    }
+
     /// Agrees with all ranks by `reduce`, which reduces the values over all ranks. `own` is the error of
     /// this rank.
     pub(crate) fn agree_by(
@@ -104,14 +123,7 @@ impl AgreedValues {
     /// The outcome of all ranks, and the reduced values; see [`Agreement::agree`].
     pub(crate) fn outcome<T>(mut self, own: Result<T>) -> Result<(T, AgreedValues)> {
         if let Some(class) = ErrorClass::from_wire(self.values[0]) {
-            return Err(match own {
-                Err(error) if error.class() == class => error,
-                Err(error) => {
-                    tracing::warn!(%error, "this rank failed too, with another error class");
-                    Error::Remote { class }
-                }
-                Ok(_) => Error::Remote { class },
-            });
+            return Err(error_of_class(class, own.err()));
         }
         if let Some((what, _)) = self.same.iter().find(|(_, at)| self.values[*at] != self.values[at + 1]) {
             return Err(Error::NotSame { what });
@@ -131,6 +143,18 @@ impl AgreedValues {
         let value = self.values[self.next];
         self.next += 1;
         value
+    }
+}
+
+/// The error of this rank if the error of all ranks has the class `class`.
+pub(crate) fn error_of_class(class: ErrorClass, own: Option<Error>) -> Error {
+    match own {
+        Some(error) if error.class() == class => error,
+        Some(error) => {
+            tracing::warn!(%error, "this rank failed too, with another error class");
+            Error::Remote { class }
+        }
+        None => Error::Remote { class },
     }
 }
 

@@ -26,15 +26,16 @@
 //! No rank waits with a lock held for an operation that another rank has yet to begin. So a program that
 //! is correct without locks has no deadlock with them.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capulet_atomic::{
     FileLock, FileSystemLock, Guard, NODE_LOCK_RANKS, NODE_LOCK_WORDS, NODE_PART_WORDS, NodeLock, NodeQueue,
-    Request as LockRequest, WorldProtocol, are_disjoint, two_level_lock, world_lock,
+    PageLock, Request as LockRequest, WorldProtocol, are_disjoint, two_level_lock, world_lock,
 };
-use capulet_comm::{Epochs, ReduceOp, WorldWords, work};
-use capulet_drivers::Caps;
+use capulet_comm::{Epochs, ReduceOp, WorldWords, is_on_one_machine, work};
+use capulet_drivers::{Caps, LockGuard, LockMode};
 use capulet_sieve::footprint::view_footprint;
 use capulet_sieve::{Agreed, Direction};
 
@@ -43,6 +44,8 @@ use crate::error::{Error, Result};
 use crate::file::File;
 use crate::hints::LockChoice;
 
+const WITHOUT_WORDS: Error = Error::Unsupported { what: "a lock without words that all ranks reach" };
+
 impl File {
     /// Sets atomic or nonatomic mode (MPI 4.1, 14.6.1). Collective; blocks until all ranks have called
     /// it. The mode holds for accesses that begin later. Accesses in progress keep the mode that was set
@@ -50,23 +53,69 @@ impl File {
     ///
     /// # Errors
     /// `MPI_ERR_NOT_SAME` if the flags or the hint `capulet_lock` differ between ranks.
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks if atomic mode is not possible: among nodes that
-    /// cache what they read, or with a lock that the hint asks for and that this storage or these nodes
-    /// do not support. After an error the mode is unchanged.
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` on all ranks if atomic mode is not possible with a lock that the hint
+    /// asks for, because this storage or these nodes do not support it. After an error the mode is unchanged.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         Agreement::new().same("atomicity flag", u64::from(atomic)).agree(self.agree(), Ok(()))?;
         if atomic {
-            let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
-            // No rank locks anything before all ranks can, and no rank keeps a lock that other ranks
-            // lack.
-            if let Some(lock) = agree_on_outcome(self.agree(), made)? {
-                self.lock.get_or_init(|| lock);
-            }
+            let caches = !self.common_caps.contains(Caps::IMMEDIATE_VISIBILITY) && self.mode.writes();
+            self.install_lock(caches && self.has_other_nodes())?;
         }
         let are_disjoint = atomic && self.are_views_disjoint()?;
         let mut state = self.state();
         (state.atomic, state.are_views_disjoint) = (atomic, are_disjoint);
         Ok(())
+    }
+
+    /// The file, with a lock of pages if nodes cache pages and several nodes may write to it. The ranks of one node
+    /// lock pages too if the job has other nodes, which may open the file on their own. Collective then.
+    pub(crate) fn with_pages(mut self) -> Result<Self> {
+        let caches = !self.common_caps.contains(Caps::BYTE_WRITES) && self.mode.writes();
+        let is_promised = self.state().hints.exclusive_pages;
+        if !caches || is_promised || !self.has_other_nodes() {
+            return Ok(self);
+        }
+        if let Err(error) = self.install_lock(true) {
+            self.closed = true;
+            return Err(error);
+        }
+        self.state().holds_pages = true;
+        tracing::info!(path = %self.path.display(), "nodes cache the file: every access locks its pages");
+        Ok(self)
+    }
+
+    /// Makes the lock that the hints ask for, unless there is a lock. With `of_pages` the lock is a lock of pages.
+    /// Collective.
+    fn install_lock(&self, of_pages: bool) -> Result<()> {
+        let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
+        // No rank locks anything before all ranks can, and no rank keeps a lock that other ranks lack.
+        let unit_bytes = self.storage.layout().write_unit_bytes;
+        let agreement = Agreement::new().reduce(unit_bytes, ReduceOp::Max);
+        let (made, mut values) = agreement.agree(self.agree(), made)?;
+        let Some(lock) = made else { return Ok(()) };
+        if of_pages {
+            let (choice, limit) = self.lock_hints();
+            let has_other = choice != LockChoice::Fcntl && self.common_caps.contains(Caps::LOCKS);
+            let storage = has_other.then(|| FileSystemLock::new(Arc::clone(&self.storage), limit, progress));
+            let pages = PageLock::new(lock, storage, Arc::clone(&self.storage), values.take());
+            self.pages.get_or_init(|| Arc::clone(&pages));
+            self.lock.get_or_init(|| pages);
+        } else {
+            self.lock.get_or_init(|| lock);
+        }
+        Ok(())
+    }
+
+    /// Whether ranks of several nodes may access the file. The same on all ranks.
+    fn has_other_nodes(&self) -> bool {
+        self.group.node().node_count() > 1 || !is_on_one_machine()
+    }
+
+    /// The hinted lock, and the time limit of its waits.
+    fn lock_hints(&self) -> (LockChoice, Option<Duration>) {
+        let state = self.state();
+        let timeout_ms = state.hints.lock_timeout_ms;
+        (state.hints.lock, (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms)))
     }
 
     /// Determines whether the views are disjoint, after all ranks have set a view. Collective.
@@ -82,7 +131,8 @@ impl File {
     /// `MPI_THREAD_MULTIPLE`, where accesses need locks even if the views are disjoint. Collective: the
     /// first rank gathers 160 bytes of each rank, and all ranks agree on what it finds.
     fn are_views_disjoint(&self) -> Result<bool> {
-        if !self.group.is_shared() {
+        // Disjoint views may have bytes of one page.
+        if !self.group.is_shared() || self.pages.get().is_some() {
             return Ok(false);
         }
         let view = self.view();
@@ -103,29 +153,17 @@ impl File {
 
     /// Makes the lock that the hints ask for. Collective.
     fn make_lock(&self) -> Result<Arc<dyn FileLock>> {
-        let (choice, timeout_ms) = {
-            let state = self.state();
-            (state.hints.lock, state.hints.lock_timeout_ms)
-        };
-        // The capabilities may differ between nodes: the node that exports a file sees another file
-        // system than the nodes that mount it.
-        let can = |caps| u64::from(self.storage.caps().contains(caps));
-        let agreement = Agreement::new()
-            .same("capulet_lock", choice as u64)
-            .reduce(can(Caps::IMMEDIATE_VISIBILITY), ReduceOp::Min)
-            .reduce(can(Caps::LOCKS), ReduceOp::Min);
-        let ((), mut values) = agreement.agree(self.agree(), Ok(()))?;
-        let (is_seen, has_locks) = (values.take() == 1, values.take() == 1);
-        let time_limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
+        let (choice, time_limit) = self.lock_hints();
+        Agreement::new().same("capulet_lock", choice as u64).agree(self.agree(), Ok(()))?;
         let is_one_node = self.group.node().node_count() == 1;
-        if !is_one_node && !is_seen {
-            // A lock does not help: a node may read old bytes from its own cache.
-            return Err(Error::Unsupported { what: "atomic mode among nodes that cache the file" });
-        }
         let lock = match choice {
             LockChoice::Auto | LockChoice::Range => match self.node_lock(choice, time_limit) {
                 Some(lock) => lock,
-                None => self.world_lock(choice, time_limit)?,
+                None => match self.world_lock(choice, time_limit)? {
+                    Some(lock) => lock,
+                    None if choice == LockChoice::Auto => self.file_system_lock(time_limit)?,
+                    None => return Err(WITHOUT_WORDS),
+                },
             },
             LockChoice::Shared if !is_one_node => {
                 return Err(Error::Unsupported {
@@ -139,19 +177,12 @@ impl File {
                 self.node_lock(choice, time_limit).ok_or(without)?
             }
             LockChoice::Hybrid | LockChoice::OneSided | LockChoice::Mcs => {
-                self.world_lock(choice, time_limit)?
+                self.world_lock(choice, time_limit)?.ok_or(WITHOUT_WORDS)?
             }
             LockChoice::TwoLevel => self.two_level_lock(time_limit)?,
-            LockChoice::Fcntl => {
-                if !has_locks {
-                    return Err(Error::Unsupported {
-                        what: "locks of the storage (capulet_lock=fcntl), which it lacks",
-                    });
-                }
-                FileSystemLock::new(Arc::clone(&self.storage), time_limit, progress)
-            }
+            LockChoice::Fcntl => self.file_system_lock(time_limit)?,
         };
-        tracing::debug!(?choice, ?lock, "atomic mode");
+        tracing::debug!(?choice, ?lock, "lock of the file");
         Ok(lock)
     }
 
@@ -176,27 +207,61 @@ impl File {
         Ok(self.channel.world_words(epochs, mechanism)?)
     }
 
-    /// A lock in words that all ranks reach. Collective.
-    fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
-        let without = || Error::Unsupported { what: "atomic mode without words that all ranks reach" };
-        let words = self.world_words(Epochs::Standing)?.ok_or_else(without)?;
+    /// The locks of the storage. Collective.
+    fn file_system_lock(&self, limit: Option<Duration>) -> Result<Arc<dyn FileLock>> {
+        if !self.common_caps.contains(Caps::LOCKS) {
+            return Err(Error::Unsupported {
+                what: "locks of the storage (capulet_lock=fcntl), which it lacks",
+            });
+        }
+        if self.group.node().node_count() > 1 && self.mode.writes() {
+            self.prove_locks_of_storage()?;
+        }
+        Ok(FileSystemLock::new(Arc::clone(&self.storage), limit, progress))
+    }
+
+    /// Shows that a lock of the storage on one node excludes the other nodes: the first rank locks a byte behind all
+    /// data, and the leaders of the other nodes must not get it. Collective.
+    fn prove_locks_of_storage(&self) -> Result<()> {
+        const PROBED: Range<u64> = (i64::MAX as u64) - (1 << 12)..(i64::MAX as u64) - (1 << 12) + 1;
+        let try_lock = || self.storage.try_lock(PROBED, LockMode::Exclusive).map_err(Error::from);
+        let node = self.group.node();
+        let is_first = self.group.rank().0 == 0;
+        let held = if is_first { try_lock() } else { Ok(None) };
+        // If another program holds the byte, it proves its locks in the same way, and this open proves less.
+        let held = agree_on_outcome(self.agree(), held)?;
+        let is_refused = |guard: Option<LockGuard>| {
+            let what = "locks of the storage: a node gets a lock that another node holds (NFS: mount without `nolock` \
+                        and `local_lock`; Lustre: mount with `flock`)";
+            if guard.is_none() { Ok(()) } else { Err(Error::Unsupported { what }) }
+        };
+        let tries = node.is_leader() && node.index != 0;
+        let own = if tries { try_lock().and_then(is_refused) } else { Ok(()) };
+        let proven = agree_on_outcome(self.agree(), own);
+        drop(held);
+        proven
+    }
+
+    /// A lock in words that all ranks reach. `None` if there are no such words. Collective.
+    fn world_lock(&self, choice: LockChoice, limit: Option<Duration>) -> Result<Option<Arc<dyn FileLock>>> {
+        let Some(words) = self.world_words(Epochs::Standing)? else { return Ok(None) };
         let mut protocol = match choice {
             LockChoice::Hybrid => WorldProtocol::Hybrid,
             LockChoice::OneSided => WorldProtocol::OneSided,
             LockChoice::Mcs => WorldProtocol::Queue,
             _ => WorldProtocol::Ranges,
         };
-        let table = if protocol.uses_table() && !words.is_exclusive() {
-            Some(self.world_words(Epochs::Exclusive)?.ok_or_else(without)?)
-        } else {
-            None
-        };
+        let needs_table = protocol.uses_table() && !words.is_exclusive();
+        let table = if needs_table { self.world_words(Epochs::Exclusive)? } else { None };
+        if needs_table && table.is_none() {
+            return Ok(None);
+        }
         // If MPI does not reach a home rank that computes, each operation there waits for that rank. The
         // queue then costs less than ranges: an exclusive epoch is several operations at the home rank.
         if choice == LockChoice::Auto && !table.as_ref().unwrap_or(&words).is_passive(self.agree())? {
             protocol = WorldProtocol::Queue;
         }
-        Ok(world_lock(protocol, words, table, self.channel.notifier(), limit, progress))
+        Ok(Some(world_lock(protocol, words, table, self.channel.notifier(), limit, progress)))
     }
 
     /// A lock of two levels, in words of each node and words of all ranks. Collective.
@@ -214,6 +279,7 @@ impl File {
     /// Finishes the lock before the file is closed, when no rank begins an access any more. Drops the lock,
     /// because a lock of the storage refers to the storage's file.
     pub(crate) fn finish_lock(&mut self) -> Result<()> {
+        drop(self.pages.take());
         Ok(self.lock.take().map_or(Ok(()), |lock| lock.finish())?)
     }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use capulet_comm::ErrorClass;
-use capulet_drivers::ErrorKind;
 
 /// Result of the file layer.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -81,7 +80,7 @@ impl Error {
             Self::Argument { class, .. } | Self::Denied { class, .. } | Self::Remote { class } => *class,
             Self::NotSame { .. } => ErrorClass::NotSame,
             Self::Unsupported { .. } => ErrorClass::UnsupportedOperation,
-            Self::Storage { failure } => class_of_failure(failure),
+            Self::Storage { failure } => failure.class(),
             Self::Comm(error) => error.class(),
         }
     }
@@ -102,32 +101,5 @@ impl From<capulet_atomic::Error> for Error {
 impl From<capulet_sieve::Failure> for Error {
     fn from(failure: capulet_sieve::Failure) -> Self {
         Self::Storage { failure }
-    }
-}
-
-fn class_of_failure(failure: &capulet_sieve::Failure) -> ErrorClass {
-    match failure {
-        capulet_sieve::Failure::Driver(error)
-        | capulet_sieve::Failure::Isolation(capulet_atomic::Error::Lock(error)) => {
-            class_of_kind(error.kind())
-        }
-        capulet_sieve::Failure::Panicked => ErrorClass::Intern,
-        _ => ErrorClass::Io,
-    }
-}
-
-/// The MPI error class of a storage error.
-pub fn class_of_kind(kind: ErrorKind) -> ErrorClass {
-    match kind {
-        ErrorKind::NotFound => ErrorClass::NoSuchFile,
-        ErrorKind::Exists => ErrorClass::FileExists,
-        ErrorKind::Permission => ErrorClass::Access,
-        ErrorKind::ReadOnly => ErrorClass::ReadOnly,
-        ErrorKind::NoSpace | ErrorKind::TooLarge => ErrorClass::NoSpace,
-        ErrorKind::Quota => ErrorClass::Quota,
-        ErrorKind::BadName => ErrorClass::BadFile,
-        ErrorKind::Busy => ErrorClass::FileInUse,
-        ErrorKind::Unsupported => ErrorClass::UnsupportedOperation,
-        _ => ErrorClass::Io,
     }
 }

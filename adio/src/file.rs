@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use capulet_atomic::{FileLock, Isolation};
+use capulet_atomic::{FileLock, Isolation, PageLock};
 use capulet_comm::{Agree, Channel, Group, Leaders};
-use capulet_drivers::{Driver, DriverFile};
+use capulet_drivers::{Caps, Driver, DriverFile};
 use capulet_sieve::{Counters, Holes, Target};
 
 use crate::aggregator_layout::AggregatorLayout;
@@ -27,6 +27,8 @@ pub struct File {
     /// The lock that isolates accesses. Made when atomic mode is first set. Uses the words of `channel`,
     /// so it is declared, and dropped, before it.
     pub(crate) lock: OnceLock<Arc<dyn FileLock>>,
+    /// The same lock, if nodes cache the pages of the file and this lock keeps their writes apart.
+    pub(crate) pages: OnceLock<Arc<PageLock>>,
     /// `None` if there are no words that all ranks reach. Uses the words of `channel` too, so it is
     /// dropped before it.
     pub(crate) shared: Option<SharedPointer>,
@@ -45,6 +47,9 @@ pub struct File {
     pub(crate) node_names: Vec<String>,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) storage: Arc<dyn DriverFile>,
+    /// The capabilities that the storage has on all ranks. A node that exports a file system has more than the
+    /// nodes that mount it.
+    pub(crate) common_caps: Caps,
     pub(crate) state: Mutex<State>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) calls: Arc<Calls>,
@@ -65,6 +70,8 @@ pub(crate) struct State {
     pub(crate) shared_word: PointerWord,
     /// Whether accesses that begin now are atomic.
     pub(crate) atomic: bool,
+    /// Whether every access holds its pages, also in nonatomic mode ([`PageLock`]).
+    pub(crate) holds_pages: bool,
     /// Whether atomic accesses need no lock, because no two views have a common byte.
     pub(crate) are_views_disjoint: bool,
 }
@@ -72,7 +79,7 @@ pub(crate) struct State {
 impl State {
     /// Whether accesses that begin now lock the bytes that they touch.
     pub(crate) fn locks(&self) -> bool {
-        self.atomic && !self.are_views_disjoint
+        self.holds_pages || self.atomic && !self.are_views_disjoint
     }
 }
 
@@ -102,11 +109,16 @@ impl File {
         hints.pairs(&InForce {
             aggregators,
             driver_name: self.driver.name(),
-            caps: self.storage.caps(),
+            is_visible: self.is_visible(),
             layout: self.storage.layout(),
             holes: self.holes(),
             words: self.shared.as_ref().and_then(SharedPointer::mechanism),
         })
+    }
+
+    /// Whether the next read of any rank sees a written byte, without a sync. The same on all ranks.
+    fn is_visible(&self) -> bool {
+        self.common_caps.contains(Caps::IMMEDIATE_VISIBILITY) || self.state().holds_pages
     }
 
     /// Exact counts of what this rank did with the file. Local.
@@ -139,7 +151,7 @@ impl File {
             file: Arc::clone(&self.storage),
             isolation,
             counters: Arc::clone(&self.counters),
-            holes: state.hints.holes_of(self.mode, self.storage.caps(), state.atomic),
+            holes: state.hints.holes_of(self.mode, self.common_caps, state.atomic),
             sieves: state.hints.sieves,
         }
     }
@@ -149,7 +161,7 @@ impl File {
     /// no isolation, and the holes are not touched.
     pub(crate) fn holes(&self) -> Holes {
         let state = self.state();
-        state.hints.holes_of(self.mode, self.storage.caps(), state.atomic)
+        state.hints.holes_of(self.mode, self.common_caps, state.atomic)
     }
 
     /// The lock that admits accesses that begin now. `None` if they need no lock.

@@ -267,7 +267,7 @@ impl Hints {
             ("romio_cb_pfr", "disable".to_owned()),
             ("romio_cb_fr_types", "aar".to_owned()),
             ("romio_no_indep_rw", flag(self.no_independent)),
-            ("romio_visibility_immediate", flag(force.caps.contains(Caps::IMMEDIATE_VISIBILITY))),
+            ("romio_visibility_immediate", flag(force.is_visible)),
             ("romio_filesystem_type", format!("CAPULET {}", force.driver_name)),
             ("capulet_sync_on_close", flag(self.sync_on_close)),
             ("capulet_exclusive_pages", flag(self.exclusive_pages)),
@@ -301,8 +301,8 @@ pub(crate) struct InForce {
     pub aggregators: u64,
     /// Name of the driver.
     pub driver_name: &'static str,
-    /// Capabilities of the storage.
-    pub caps: Caps,
+    /// Whether the next read of any rank sees a written byte, without a sync.
+    pub is_visible: bool,
     /// Layout of the file on the storage.
     pub layout: FileLayout,
     /// Whether a write that begins now may write holes back.

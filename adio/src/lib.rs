@@ -80,7 +80,7 @@ mod view;
 pub use capulet_plan::aggregators::{ConfigList, NoConfigList, aggregators_by_node};
 pub use collective::Request;
 pub use context::Context;
-pub use error::{Error, Result, class_of_kind};
+pub use error::{Error, Result};
 pub use file::File;
 pub use hints::{COLLECTIVE_BUFFER_BYTES, COLLECTIVE_BUFFER_BYTES_MAX, Hints};
 pub use mode::AccessMode;

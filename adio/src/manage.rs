@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capulet_atomic::Request as LockRequest;
-use capulet_comm::{ErrorClass, MpiType, ReduceOp};
+use capulet_comm::{ErrorClass, MpiType};
 use capulet_drivers::Caps;
 
 use crate::agree::{Agreement, agree_on_outcome};
@@ -19,6 +19,9 @@ impl File {
     /// # Errors
     /// Those of the storage.
     pub fn size(&self) -> Result<u64> {
+        if let Some(pages) = self.pages.get() {
+            pages.refresh()?;
+        }
         Ok(self.storage.len()?)
     }
 
@@ -54,7 +57,8 @@ impl File {
             // so it locks the file as a write does.
             let target = self.collective_target();
             let _guard = target.enter(LockRequest::whole)?;
-            act(bytes)
+            act(bytes)?;
+            target.isolation.as_ref().map_or(Ok(()), |isolation| Ok(isolation.publish()?))
         };
         agree_on_outcome(self.agree(), if is_root { act() } else { Ok(()) })
     }
@@ -96,11 +100,8 @@ impl File {
         let leads = self.group.node().is_leader();
         let synced =
             if leads && self.mode.writes() { self.storage.sync().map_err(Error::from) } else { Ok(()) };
-        // Nodes may see other file systems.
-        let caches = !self.storage.caps().contains(Caps::IMMEDIATE_VISIBILITY);
-        let agreement = Agreement::new().reduce(caches.into(), ReduceOp::Max);
-        let ((), mut agreed) = agreement.agree(self.agree(), synced)?;
-        Ok(agreed.take() == 1)
+        agree_on_outcome(self.agree(), synced)?;
+        Ok(!self.common_caps.contains(Caps::IMMEDIATE_VISIBILITY))
     }
 
     /// Sets the view, and both file pointers to the start of the view (MPI 4.1, 14.3). Collective: the

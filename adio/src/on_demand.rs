@@ -42,22 +42,30 @@ impl Known {
     }
 
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let FileLayout { block_bytes, stripe_bytes, stripe_count } = self.layout;
+        let FileLayout { block_bytes, stripe_bytes, stripe_count, write_unit_bytes } = self.layout;
         let FileIdentity { device, file } = self.identity;
-        let numbers = [device, file, self.caps.bits().into(), block_bytes, stripe_bytes, stripe_count.into()];
+        let caps = self.caps.bits().into();
+        let numbers = [device, file, caps, block_bytes, stripe_bytes, stripe_count.into(), write_unit_bytes];
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
         let numbers: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let [device, file, caps, block_bytes, stripe_bytes, stripe_count] = *numbers.as_slice() else {
+        let [device, file, caps, block_bytes, stripe_bytes, stripe_count, write_unit_bytes] =
+            *numbers.as_slice()
+        else {
             return None;
         };
         Some(Self {
             identity: FileIdentity { device, file },
             caps: Caps::from_bits(caps as u32),
-            layout: FileLayout { block_bytes, stripe_bytes, stripe_count: stripe_count as u32 },
+            layout: FileLayout {
+                block_bytes,
+                stripe_bytes,
+                stripe_count: stripe_count as u32,
+                write_unit_bytes,
+            },
         })
     }
 }

@@ -105,7 +105,7 @@ impl File {
         let node_names = node_names(&channel, group.node(), &mut hints)?;
         // Made here, because accesses at the shared pointer are independent, and this is collective.
         let shared = SharedPointer::on(&channel, group.node(), hints.words);
-        let storage = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
+        let (storage, common_caps) = open_storage(&channel, group.node(), &prepared, &hints, &calls)?;
         let pointer_bytes = match start_of_pointer(&channel, group.node(), &prepared, storage.as_ref()) {
             Ok(pointer_bytes) => pointer_bytes,
             Err(error) => {
@@ -120,6 +120,7 @@ impl File {
         let several = group.node().node_count() > 1;
         let file = Self {
             lock: OnceLock::new(),
+            pages: OnceLock::new(),
             shared,
             queue,
             order: several.then(|| channel.operation_order()).flatten(),
@@ -132,6 +133,7 @@ impl File {
             node_names,
             driver: prepared.driver,
             storage,
+            common_caps,
             state: Mutex::new(State {
                 view: Arc::new(FileView::bytes()),
                 pointer_bytes,
@@ -139,6 +141,7 @@ impl File {
                 aggregator_layout,
                 shared_word: PointerWord::first(pointer_bytes),
                 atomic: false,
+                holds_pages: false,
                 are_views_disjoint: false,
             }),
             counters: Arc::default(),
@@ -146,6 +149,7 @@ impl File {
             stats,
             closed: false,
         };
+        let file = file.with_pages()?;
         if !is_busy {
             // Made here, because nonblocking operations cannot make the shared memory. If operations of other
             // files use this memory, it must not change.
@@ -297,18 +301,6 @@ fn prepare(request: &OpenRequest, context: &Context, hint_text: &str) -> Result<
     Ok((Prepared { driver, path, mode: request.mode }, hints))
 }
 
-/// Refuses to open a file for writing on several nodes if each node caches pages and writes whole pages back
-/// (NFS, SMB). If two nodes wrote to one page, the bytes of one would be lost without an error.
-fn check_writers(caps: Caps, nodes: usize, mode: AccessMode, hints: &Hints) -> Result<()> {
-    if !mode.writes() || nodes < 2 || caps.contains(Caps::BYTE_WRITES) || hints.exclusive_pages {
-        return Ok(());
-    }
-    Err(Error::Unsupported {
-        what: "writing from several nodes to a file system that writes whole pages back, without the promise \
-               `capulet_exclusive_pages=true` that no two nodes write to one page",
-    })
-}
-
 /// Opens the file on all ranks. Collective. Rank 0 creates a new file before the others open it, so that
 /// `EXCLUSIVE` fails only if the file existed before, and no rank finds the file missing.
 ///
@@ -320,7 +312,7 @@ fn open_storage(
     prepared: &Prepared,
     hints: &Hints,
     calls: &Arc<Calls>,
-) -> Result<Arc<dyn DriverFile>> {
+) -> Result<(Arc<dyn DriverFile>, Caps)> {
     let mode = prepared.mode;
     let access = match (mode.reads(), mode.writes()) {
         (true, false) => Access::Read,
@@ -328,6 +320,7 @@ fn open_storage(
         _ => Access::ReadWrite,
     };
     let options = OpenOptions::new(access).writers(node.size() as u32);
+    let options = options.machines(if hints.exclusive_pages { 1 } else { node.node_count() as u32 });
     let (driver, path) = (Arc::clone(&prepared.driver), prepared.path.clone());
     let opener = Opener { driver, path, calls: Arc::clone(calls) };
     let check = |caps: Caps| {
@@ -336,7 +329,7 @@ fn open_storage(
                 what: "opening a file in the memory of one process on several ranks",
             });
         }
-        check_writers(caps, node.node_count(), mode, hints)
+        Ok(())
     };
     let open = |options: &OpenOptions| {
         let file = opener.open(options)?;
@@ -354,42 +347,57 @@ fn open_storage(
         let creating = options.clone().create(true).exclusive(mode.contains(AccessMode::EXCLUSIVE));
         let creating = creating.permissions(hints.permissions);
         let is_root = channel.rank().0 == 0;
-        created = opened_by_all(channel, if is_root { open(&creating) } else { Ok(None) })?;
+        (created, _) = opened_by_all(channel, if is_root { open(&creating) } else { Ok(None) })?;
     }
     if !hints.no_independent || node.node_count() == channel.size() as usize {
-        let opened = opened_by_all(channel, open_once(created))?;
-        return Ok(opened.expect("every rank opens the file"));
+        let (opened, caps) = opened_by_all(channel, open_once(created))?;
+        return Ok((opened.expect("every rank opens the file"), caps));
     }
     let opened = if node.is_leader() { open_once(created) } else { Ok(None) };
-    let opened = opened_by_all(channel, opened)?;
+    let (opened, caps) = opened_by_all(channel, opened)?;
     let own = opened.as_deref().and_then(Known::of).map_or_else(Vec::new, Known::to_bytes);
     let received = from_leaders(channel, node, &own)?;
     let known: Option<Vec<Known>> = received.iter().map(|bytes| Known::from_bytes(bytes)).collect();
     match (opened, known) {
-        (Some(file), Some(_)) => Ok(file),
-        (None, Some(known)) => Ok(Arc::new(OnDemand::new(opener, options, known[node.index]))),
+        (Some(file), Some(_)) => Ok((file, caps)),
+        (None, Some(known)) => Ok((Arc::new(OnDemand::new(opener, options, known[node.index])), caps)),
         // The storage reports no identity, so a later open could not detect another file of this name.
         (opened, None) => {
-            let opened = opened_by_all(channel, open_once(opened))?;
-            Ok(opened.expect("every rank opens the file"))
+            let (opened, caps) = opened_by_all(channel, open_once(opened))?;
+            Ok((opened.expect("every rank opens the file"), caps))
         }
     }
 }
 
-/// Agrees on the outcome of an open. Returns the file of this rank, if the rank has opened one. If a rank
-/// failed, all ranks close their files and return an error.
+/// Agrees on the outcome of an open. Returns the file of this rank, if the rank has opened one, and the
+/// capabilities that the file has on all ranks that have opened it. If a rank failed, or if the ranks have opened
+/// different files, all ranks close their files and return an error.
 fn opened_by_all(
     channel: &dyn Agree,
     own: Result<Option<Arc<dyn DriverFile>>>,
-) -> Result<Option<Arc<dyn DriverFile>>> {
+) -> Result<(Option<Arc<dyn DriverFile>>, Caps)> {
     let (file, own) = match own {
         Ok(file) => (file, Ok(())),
         Err(error) => (None, Err(error)),
     };
-    let opened = agree_on_outcome(channel, own);
-    match (opened, file) {
-        (Ok(()), file) => Ok(file),
-        (Err(error), file) => {
+    let caps = file.as_ref().map_or(u32::MAX, |file| file.caps().bits());
+    let number = file.as_ref().and_then(|file| file.identity()).map(|identity| identity.file);
+    let agreement = Agreement::new()
+        .reduce(caps.into(), ReduceOp::BitAnd)
+        .reduce(number.unwrap_or(u64::MAX), ReduceOp::Min)
+        .reduce(number.unwrap_or(0), ReduceOp::Max);
+    let opened = agreement.agree(channel, own).and_then(|((), mut values)| {
+        let (caps, lowest, highest) = (Caps::from_bits(values.take() as u32), values.take(), values.take());
+        // Where nodes cache, a file may have another number on each node.
+        if caps.contains(Caps::IMMEDIATE_VISIBILITY) && lowest < highest {
+            let what = "the name refers to different files on different nodes";
+            return Err(Error::argument(ErrorClass::BadFile, what));
+        }
+        Ok(caps)
+    });
+    match opened {
+        Ok(caps) => Ok((file, caps)),
+        Err(error) => {
             if let Some(file) = file {
                 give_up(file);
             }

@@ -59,7 +59,7 @@ impl File {
     /// and `MPI_ERR_UNSUPPORTED_OPERATION` in sequential mode.
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<()> {
         self.refuse_sequential("seeking in sequential mode")?;
-        let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
+        let end_bytes = if whence == Whence::End { self.size()? } else { 0 };
         let mut state = self.state();
         let view = state.view.clone();
         state.pointer_bytes = view.seek_bytes(offset, whence, state.pointer_bytes, end_bytes)?;

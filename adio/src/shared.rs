@@ -55,7 +55,7 @@ impl File {
     }
 
     fn prepare_seek(&self, offset: i64, whence: Whence) -> Result<()> {
-        let end_bytes = if whence == Whence::End { self.storage.len()? } else { 0 };
+        let end_bytes = if whence == Whence::End { self.size()? } else { 0 };
         let (view, active) = {
             let state = self.state();
             (state.view.clone(), state.shared_word)

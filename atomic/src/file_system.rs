@@ -11,6 +11,10 @@ use capulet_protocol::Request;
 use crate::lock::LockCounters;
 use crate::{Error, FileLock, Guard, Isolation, Waiting};
 
+/// The offset after the last byte that is locked, which is larger than any file. Drivers lock single bytes behind
+/// it for their own purposes.
+const DATA_END: u64 = (i64::MAX as u64) - (1 << 16);
+
 /// A lock by the storage, among all processes that open the file. It locks the span of each access.
 #[derive(Debug)]
 pub struct FileSystemLock {
@@ -30,7 +34,8 @@ impl FileSystemLock {
 
     fn try_lock(&self, request: &Request) -> Result<Option<LockGuard>, Error> {
         let mode = if request.is_shared() { LockMode::Shared } else { LockMode::Exclusive };
-        let guard = self.file.try_lock(request.span(), mode)?;
+        let span = request.span();
+        let guard = self.file.try_lock(span.start..span.end.min(DATA_END), mode)?;
         if guard.is_some() {
             self.counters.count_acquired();
         }

@@ -44,11 +44,13 @@
 //! | `world` | words of several nodes, by MPI's one-sided operations: [`world_lock`] |
 //! | `two_level` | a queue on each node and one of nodes: [`two_level_lock`] |
 //! | `file_system` | [`FileSystemLock`]: the locks of the storage |
+//! | `pages` | [`PageLock`]: any lock, for storage whose nodes cache pages |
 //! | `process` | whether another process of this machine is alive |
 
 mod file_system;
 mod lock;
 mod node;
+mod pages;
 mod perform;
 mod process;
 mod two_level;
@@ -64,6 +66,7 @@ pub use capulet_protocol::{INTERVALS_MAX, Request, are_disjoint};
 pub use file_system::FileSystemLock;
 pub use lock::{ByteLock, LockCounters};
 pub use node::{NODE_LOCK_RANKS, NODE_LOCK_WORDS, NodeLock, NodeQueue};
+pub use pages::PageLock;
 pub use two_level::{NODE_PART_WORDS, two_level_lock};
 pub use world::{WORLD_LOCK_WORDS, WorldProtocol, world_lock};
 
@@ -84,6 +87,9 @@ pub enum Error {
         /// Whether `holders` has the first ranks of nodes, and the holders are any ranks of these nodes.
         are_nodes: bool,
     },
+    /// The storage could not show what other nodes wrote, or could not publish what this access wrote.
+    #[error("the bytes of the access could not be passed between the nodes: {0}")]
+    Pages(#[source] capulet_drivers::Error),
     /// An operation of MPI on the lock has failed, now or before. The locked bytes are unknown.
     #[error("the lock of the file is broken: an MPI operation on it has failed")]
     Broken,
@@ -170,6 +176,16 @@ pub trait Isolation: Debug + Send + Sync {
     /// # Errors
     /// As [`Isolation::enter`].
     fn try_enter(&self, request: &Request, waiting: &mut Waiting) -> Result<Option<Guard<'_>>, Error>;
+
+    /// Makes the bytes visible that were written under a guard. A writer calls it before it drops the guard. The
+    /// default body is for storage on which a written byte is visible at once. Not collective; blocks for the
+    /// storage.
+    ///
+    /// # Errors
+    /// [`Error::Pages`]. Written bytes may be lost then.
+    fn publish(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The lock of an open file.

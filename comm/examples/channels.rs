@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use capulet_comm::{Agree, Channel, ErrorClass, Group, Rank, ReduceOp};
+use capulet_comm::{Agree, Channel, ErrorClass, Group, Rank, ReduceOp, tree};
 use support::{Random, group_of};
 
 fn main() {
@@ -128,8 +128,9 @@ fn bad_arguments(channel: &Channel) {
     channel.barrier().expect("a barrier");
 }
 
-/// On one node a short allreduce takes no message. Among nodes, and with many lanes, it takes 2 (P - 1)
-/// messages in all. A short broadcast takes P - 1 messages. With one rank there are none.
+/// A short allreduce takes only messages between the node leaders: with k nodes k (k - 1) messages for up to
+/// four leaders, else 2 (k - 1). With many lanes the ranks of each node exchange messages too: 2 (N - 1) on one
+/// node, 3 (N - 1) on each of several. A short broadcast takes P - 1 messages. With one rank there are none.
 fn costs(group: &Arc<Group>) {
     let measured = group.channel().expect("a channel");
     let counting = group.channel().expect("a channel");
@@ -143,13 +144,16 @@ fn costs(group: &Arc<Group>) {
         messages
     };
     let others = u64::from(group.size() - 1);
-    let among_nodes = if group.node().node_count() == 1 { 0 } else { 2 * others };
+    let nodes = group.node().node_count() as u64;
+    let is_direct = nodes <= u64::from(tree::DIRECT_MAX);
+    let among_nodes = if is_direct { nodes * (nodes - 1) } else { 2 * (nodes - 1) };
+    let on_nodes = (u64::from(group.size()) - nodes) * if nodes == 1 { 2 } else { 3 };
     measured.allreduce(&mut [1, 2, 3], &[ReduceOp::Sum; 3]).expect("a reduction");
     assert_eq!(spent(), among_nodes);
     measured.barrier().expect("a barrier");
     assert_eq!(spent(), among_nodes);
     measured.allreduce(&mut [1; 32], &[ReduceOp::Sum; 32]).expect("a reduction");
-    assert_eq!(spent(), 2 * others);
+    assert_eq!(spent(), among_nodes + on_nodes);
     measured.broadcast(Rank(0), &mut vec![7; 4096]).expect("a broadcast");
     assert_eq!(spent(), others);
     measured.broadcast(Rank(0), &mut vec![7; 4096 + (3 << 20)]).expect("a broadcast");

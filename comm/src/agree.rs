@@ -34,6 +34,32 @@ impl ReduceOp {
     }
 }
 
+/// The number of values that are combined in the order of the nodes.
+pub const NODE_LANES: usize = 3;
+
+/// Combines the values of two neighboring ranges of nodes, the lower nodes on the left. Associative.
+pub type Join = fn([u64; NODE_LANES], [u64; NODE_LANES]) -> [u64; NODE_LANES];
+
+/// Values that are combined in the order of the nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeValues {
+    /// The values of this rank.
+    pub values: [u64; NODE_LANES],
+    /// The operations that reduce the values of the ranks of one node.
+    pub ops: [ReduceOp; NODE_LANES],
+    /// The operation that combines the values of nodes.
+    pub join: Join,
+}
+
+/// The result of [`NodeValues`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CombinedOfNodes {
+    /// The values of this node.
+    pub own: [u64; NODE_LANES],
+    /// The values of all nodes.
+    pub all: [u64; NODE_LANES],
+}
+
 /// A sequence of reductions or messages on a channel. The reductions of one track follow one another. Those
 /// of different tracks are independent. Track 0 belongs to the blocking calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,6 +122,22 @@ pub trait Agree: Debug + Send + Sync {
     /// # Errors
     /// If the numbers of operations and lanes differ, or if MPI fails.
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()>;
+
+    /// As [`Agree::allreduce`], and combines `of_nodes` in the same reduction. Returns the combined values.
+    /// `None` on all ranks if the ranks reduce without regard to nodes.
+    ///
+    /// # Errors
+    /// As [`Agree::allreduce`].
+    fn allreduce_with_nodes(
+        &self,
+        lanes: &mut [u64],
+        ops: &[ReduceOp],
+        of_nodes: NodeValues,
+    ) -> Result<Option<CombinedOfNodes>> {
+        let _ = of_nodes;
+        self.allreduce(lanes, ops)?;
+        Ok(None)
+    }
 
     /// As [`Agree::allreduce`], but does not wait: [`Pending::poll`] returns the result. All ranks start
     /// the reductions of one track in the same order. A rank starts the next reduction of a track only

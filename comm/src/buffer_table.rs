@@ -91,7 +91,14 @@ impl BufferTable {
 
     /// Whether this rank has already used the buffer `number`. Local.
     pub(crate) fn is_prepared(&self, number: u32) -> bool {
-        self.current(number).is_some_and(|memory| !memory.is_refused() && memory.is_prepared())
+        self.is_prepared_for(number, 0)
+    }
+
+    /// Whether this rank has already used the buffer `number`, and the buffer has `bytes` bytes or more per
+    /// rank. Local.
+    pub(crate) fn is_prepared_for(&self, number: u32, bytes: usize) -> bool {
+        self.current(number)
+            .is_some_and(|memory| memory.bytes() >= bytes && !memory.is_refused() && memory.is_prepared())
     }
 
     /// Removes the buffer `number`. Local.

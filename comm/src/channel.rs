@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use capulet_agreement::Ids;
 
-use crate::agree::{Agree, Pending, ReduceOp, Track};
+use crate::agree::{Agree, CombinedOfNodes, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
@@ -22,6 +22,7 @@ use crate::memory::Memory;
 use crate::message::{Counters, Wire};
 use crate::node_buffer::NodeBuffer;
 use crate::node_memory::{self, Slot};
+use crate::node_reduction::{self, Ways};
 use crate::notifier::Notifier;
 use crate::pool::{Choice, PoolSlot};
 use crate::rank::Rank;
@@ -204,6 +205,11 @@ impl Channel {
         self.group.buffers().is_prepared(self.buffer_number())
     }
 
+    /// Whether this rank has already used a node buffer of at least `bytes` bytes per rank. Local.
+    pub fn has_used_buffer_of(&self, bytes: usize) -> bool {
+        self.group.buffers().is_prepared_for(self.buffer_number(), bytes)
+    }
+
     /// The number of words that each rank of a node has per channel.
     pub const WORDS: usize = node_memory::WORDS;
 
@@ -331,6 +337,28 @@ impl Agree for Channel {
     fn allreduce(&self, lanes: &mut [u64], ops: &[ReduceOp]) -> Result<()> {
         self.counters.count_collective();
         self.group.allreduce(self.slot.as_ref(), self.wire(), lanes, ops)
+    }
+
+    fn allreduce_with_nodes(
+        &self,
+        lanes: &mut [u64],
+        ops: &[ReduceOp],
+        of_nodes: NodeValues,
+    ) -> Result<Option<CombinedOfNodes>> {
+        let node = self.group.node();
+        if node.node_count() == 1 {
+            self.allreduce(lanes, ops)?;
+            return Ok(None);
+        }
+        check_lanes(lanes, ops)?;
+        self.counters.count_collective();
+        let mut all = [&*lanes, &of_nodes.values].concat();
+        let all_ops = [ops, &of_nodes.ops].concat();
+        let ways = Ways { node, slot: self.slot.as_ref(), wire: self.wire() };
+        let of_node = node_reduction::allreduce(ways, &mut all, &all_ops, Some(of_nodes.join))?;
+        lanes.copy_from_slice(&all[..lanes.len()]);
+        let last = |values: &[u64]| values.last_chunk::<NODE_LANES>().copied().unwrap_or_default();
+        Ok(Some(CombinedOfNodes { own: last(&of_node), all: last(&all) }))
     }
 
     fn start_allreduce(&self, track: Track, lanes: &[u64], ops: &[ReduceOp]) -> Result<Box<dyn Pending>> {

@@ -21,6 +21,7 @@ use crate::members::Stamp;
 use crate::message::{Counters, Wire};
 use crate::node::Node;
 use crate::node_memory::{NodeMemory, Slot};
+use crate::node_reduction::{self, Ways};
 use crate::rank::Rank;
 use crate::remains::{self, Remains};
 
@@ -154,8 +155,8 @@ impl Group {
         self.allreduce(self.slot(OPENING_SLOT).as_ref(), self.wire(0, &self.counters), lanes, ops)
     }
 
-    /// Reduces each lane over all ranks. Uses shared memory if the group has one node and the ranks have
-    /// a slot, else messages. Either all ranks have a slot, or none has.
+    /// Reduces each lane over all ranks. On one node: through shared memory if the ranks have a slot, else
+    /// by messages. Either all ranks of a node have a slot, or none has.
     pub(crate) fn allreduce(
         &self,
         slot: Option<&Slot>,
@@ -164,8 +165,11 @@ impl Group {
         ops: &[ReduceOp],
     ) -> Result<()> {
         check_lanes(lanes, ops)?;
-        if self.node.node_count() == 1
-            && let Some(slot) = slot
+        if self.node.node_count() > 1 {
+            node_reduction::allreduce(Ways { node: &self.node, slot, wire }, lanes, ops, None)?;
+            return Ok(());
+        }
+        if let Some(slot) = slot
             && slot.reduce((wire.tag as u64) << 32 | lanes.len() as u64, lanes, ops)?
         {
             return Ok(());

@@ -67,7 +67,8 @@
 //! | `message`, `lanes`, `reduction`, `collective` | the operations of [`Agree`] by messages of one tag |
 //! | `members`, `user_comm` | the processes of a communicator |
 //! | `meeting`, `words`, `node_memory` | agreements and [`NodeWords`] in the memory of a node |
-//! | `node` | [`Node`]: the ranks that share memory |
+//! | `node`, `job` | [`Node`]: the ranks that share memory, and whether the job has other nodes |
+//! | `node_reduction` | reductions over several nodes |
 //! | `memory`, `node_shared`, `buffer_table` | [`NodeShared`]: memory for collective operations |
 //! | `pool`, `world` | [`WorldWords`]: words that ranks of all nodes reach, in MPI windows or by word servers |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
@@ -87,6 +88,7 @@ mod error;
 mod futex;
 mod group;
 pub mod info;
+mod job;
 mod lanes;
 mod leaders;
 mod lifetime;
@@ -98,6 +100,7 @@ mod message;
 mod node;
 mod node_buffer;
 mod node_memory;
+mod node_reduction;
 mod node_shared;
 mod notifier;
 mod pool;
@@ -121,12 +124,13 @@ mod world;
 pub use mpi;
 pub use mpi::ffi;
 
-pub use agree::{Agree, Pending, ReduceOp, Track};
+pub use agree::{Agree, CombinedOfNodes, Join, NODE_LANES, NodeValues, Pending, ReduceOp, Track};
 pub use backoff::Backoff;
 pub use channel::Channel;
 pub use class::ErrorClass;
 pub use error::{Error, Result};
 pub use group::Group;
+pub use job::is_on_one_machine;
 pub use leaders::Leaders;
 pub use message::Counters;
 pub use node::{NODES_VARIABLE, Node};

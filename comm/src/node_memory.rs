@@ -139,6 +139,18 @@ impl Slot {
         .map_err(|_| Error::Disagreement { what: "the kind of a collective operation" })?;
         Ok(true)
     }
+
+    /// Every rank gets the values of the first rank of the node, through memory. Otherwise as
+    /// [`Slot::reduce`].
+    ///
+    /// # Errors
+    /// As [`Slot::reduce`].
+    pub(crate) fn broadcast(&self, which: u64, lanes: &mut [u64]) -> Result<()> {
+        let first = |_: usize, first: u64, _: u64| first;
+        let (wake, idle) = (meeting::wake, meeting::idle(meeting::drive));
+        Meeting::reduce(self, self.place(), which, lanes, first, wake, idle)
+            .map_err(|_| Error::Disagreement { what: "the kind of a collective operation" })
+    }
 }
 
 impl Meeting for Slot {

@@ -1,11 +1,14 @@
-//! A reduction over all ranks of a tag, as a value that can be polled. The values go up the binomial tree,
-//! and the result goes down.
+//! A reduction over all ranks of a wire, as a value that can be polled.
+//!
+//! * Along the tree: the values go up the binomial tree, and the result goes down. 2 (P - 1) messages, of
+//!   which at most 2 ceil(log2 P) follow one another.
+//! * Direct: every rank sends its values to every other rank. P (P - 1) messages, none after another.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::agree::ReduceOp;
+use crate::agree::{Join, NODE_LANES, ReduceOp};
 use crate::error::Result;
 use crate::lanes::{bytes_of, check_lanes, words_of};
 use crate::message::{Flight, Wire};
@@ -20,6 +23,8 @@ enum Stage {
     AtParent(usize),
     /// This rank has the result and sends it to its children.
     Down,
+    /// This rank waits for the values of all other ranks, in their order.
+    Direct(SmallVec<[(u32, usize); 4]>),
 }
 
 /// The part of one rank in a reduction. The caller must pass the same wire to all calls. A reduction that
@@ -29,11 +34,37 @@ enum Stage {
 pub(crate) struct Reduction {
     lanes: Vec<u64>,
     ops: Vec<ReduceOp>,
+    /// Combines the last lanes, instead of their operations.
+    join: Option<Join>,
     stage: Stage,
     flight: Flight,
 }
 
 impl Reduction {
+    /// Starts a reduction between the leaders of the nodes: direct if there are few of them, else along the
+    /// tree. `join` combines the last [`NODE_LANES`] lanes, in the order of the ranks.
+    pub(crate) fn start_among_leaders(
+        wire: Wire<'_>,
+        lanes: &[u64],
+        ops: &[ReduceOp],
+        join: Option<Join>,
+    ) -> Result<Self> {
+        if wire.size > tree::DIRECT_MAX {
+            return Ok(Self { join, ..Self::start(wire, lanes, ops)? });
+        }
+        check_lanes(lanes, ops)?;
+        let mut flight = Flight::default();
+        let mut arrivals = SmallVec::new();
+        let bytes: Arc<[u8]> = Arc::from(bytes_of(lanes));
+        for other in (0..wire.size).filter(|other| *other != wire.rank) {
+            arrivals.push((other, wire.start_receive(other, size_of_val(lanes), &mut flight)?));
+            wire.start_send(other, Arc::clone(&bytes), &mut flight)?;
+        }
+        let stage = Stage::Direct(arrivals);
+        Ok(Self { lanes: lanes.to_vec(), ops: ops.to_vec(), join, stage, flight })
+    }
+
+    /// Starts a reduction along the tree.
     pub(crate) fn start(wire: Wire<'_>, lanes: &[u64], ops: &[ReduceOp]) -> Result<Self> {
         check_lanes(lanes, ops)?;
         let mut flight = Flight::default();
@@ -41,7 +72,7 @@ impl Reduction {
         for child in tree::children(wire.rank, wire.size) {
             arrivals.push(wire.start_receive(child, size_of_val(lanes), &mut flight)?);
         }
-        Ok(Self { lanes: lanes.to_vec(), ops: ops.to_vec(), stage: Stage::Up(arrivals), flight })
+        Ok(Self { lanes: lanes.to_vec(), ops: ops.to_vec(), join: None, stage: Stage::Up(arrivals), flight })
     }
 
     /// Advances the reduction as far as possible without waiting. True when the part of this rank is
@@ -51,7 +82,8 @@ impl Reduction {
             match std::mem::replace(&mut self.stage, Stage::Down) {
                 Stage::Up(arrivals) => {
                     for index in arrivals {
-                        self.combine(index)?;
+                        let theirs = words_of(&self.flight.take(index), self.lanes.len())?;
+                        self.combine(&theirs);
                     }
                     self.send_up(wire)?;
                 }
@@ -59,6 +91,7 @@ impl Reduction {
                     self.lanes = words_of(&self.flight.take(index), self.lanes.len())?;
                     self.send_down(wire)?;
                 }
+                Stage::Direct(arrivals) => self.combine_all(wire.rank, &arrivals)?,
                 Stage::Down => return Ok(true),
             }
         }
@@ -70,12 +103,34 @@ impl Reduction {
         self.lanes
     }
 
-    fn combine(&mut self, index: usize) -> Result<()> {
-        let theirs = words_of(&self.flight.take(index), self.lanes.len())?;
-        for ((lane, op), value) in self.lanes.iter_mut().zip(&self.ops).zip(theirs) {
-            *lane = op.apply(*lane, value);
+    /// Combines the values of all ranks in their order. They are in the flight, except for those of `own`.
+    fn combine_all(&mut self, own: u32, arrivals: &[(u32, usize)]) -> Result<()> {
+        let mine = std::mem::take(&mut self.lanes);
+        let lanes = mine.len();
+        let before = arrivals.partition_point(|(rank, _)| *rank < own);
+        let mut all = Vec::with_capacity(arrivals.len() + 1);
+        for (_, index) in arrivals {
+            all.push(words_of(&self.flight.take(*index), lanes)?);
         }
+        all.insert(before, mine);
+        let mut rest = all.into_iter();
+        self.lanes = rest.next().unwrap_or_default();
+        rest.for_each(|theirs| self.combine(&theirs));
+        self.flight = Flight::default();
         Ok(())
+    }
+
+    /// Combines the values so far with those of the ranks behind them.
+    fn combine(&mut self, theirs: &[u64]) {
+        let joined = self.join.and_then(|join| {
+            Some(join(*self.lanes.last_chunk::<NODE_LANES>()?, *theirs.last_chunk::<NODE_LANES>()?))
+        });
+        for ((lane, op), value) in self.lanes.iter_mut().zip(&self.ops).zip(theirs) {
+            *lane = op.apply(*lane, *value);
+        }
+        if let (Some(joined), Some(last)) = (joined, self.lanes.last_chunk_mut::<NODE_LANES>()) {
+            *last = joined;
+        }
     }
 
     /// Sends the combined values of the subtree of this rank to the parent. The root has no parent: its

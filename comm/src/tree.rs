@@ -4,6 +4,10 @@
 //! plus its lowest set bit. So the ranks of a subtree are contiguous. The depth of the tree is at most the
 //! number of bits of `size - 1`.
 
+/// Up to this many node leaders send their values directly to each other in a reduction, instead of along the
+/// tree: k (k - 1) messages at once instead of 2 (k - 1) messages in a chain of 2 ceil(log2 k).
+pub const DIRECT_MAX: u32 = 4;
+
 /// The parent of a rank. `None` for the root.
 pub fn parent(rank: u32) -> Option<u32> {
     (rank != 0).then(|| rank & (rank - 1))

@@ -9,8 +9,12 @@ use crate::work;
 ///
 /// # Errors
 /// The error of `test`.
-pub fn wait_until<E>(mut test: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
-    let mut backoff = Backoff::new();
+pub fn wait_until<E>(test: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+    wait_with(Backoff::new(), test)
+}
+
+/// As [`wait_until`], with the sleeps of `backoff`.
+pub(crate) fn wait_with<E>(mut backoff: Backoff, mut test: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
     while !test()? {
         backoff.pause();
         work::advance();

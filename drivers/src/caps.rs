@@ -10,8 +10,9 @@ pub struct Caps(u32);
 impl Caps {
     /// No capability at all.
     pub const NONE: Self = Self(0);
-    /// [`try_lock`](crate::DriverFile::try_lock) is supported. A lock excludes every process that opens the
-    /// file.
+    /// [`try_lock`](crate::DriverFile::try_lock) is supported. A lock excludes every process of the same machine
+    /// that opens the file. A mount option may decide whether a lock excludes processes of other machines, so
+    /// the user of a lock must try this out.
     pub const LOCKS: Self = Self(1);
     /// The next read of any process sees written bytes, without a sync.
     pub const IMMEDIATE_VISIBILITY: Self = Self(1 << 1);
@@ -85,6 +86,9 @@ pub struct FileLayout {
     pub stripe_bytes: u64,
     /// The number of servers that hold the stripes; 1 where the file is not striped.
     pub stripe_count: u32,
+    /// If two machines write to one unit of this length at the same time, bytes may be lost. Units begin at
+    /// multiples of the length, in bytes. 1 where [`Caps::BYTE_WRITES`] is set.
+    pub write_unit_bytes: u64,
 }
 
 /// The identity of an open file. Two files that are open on one machine at the same time have the same
@@ -98,10 +102,11 @@ pub struct FileIdentity {
 }
 
 impl FileLayout {
-    /// The layout of a file without stripes, in blocks of `block_bytes`. Zero counts as 1.
+    /// The layout of a file without stripes, in blocks of `block_bytes`. Zero counts as 1. Machines may write to
+    /// neighboring bytes.
     pub fn unstriped(block_bytes: u64) -> Self {
         let block_bytes = block_bytes.max(1);
-        Self { block_bytes, stripe_bytes: block_bytes, stripe_count: 1 }
+        Self { block_bytes, stripe_bytes: block_bytes, stripe_count: 1, write_unit_bytes: 1 }
     }
 }
 

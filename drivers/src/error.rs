@@ -68,7 +68,9 @@ impl ErrorKind {
             libc::EFBIG | libc::EOVERFLOW => Self::TooLarge,
             libc::ENAMETOOLONG | libc::EISDIR | libc::ENOTDIR | libc::ELOOP => Self::BadName,
             libc::EBUSY | libc::ETXTBSY | libc::EAGAIN | libc::EDEADLK => Self::Busy,
-            libc::ENOSYS | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO | libc::ESPIPE => Self::Unsupported,
+            libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::ENODEV | libc::ENXIO | libc::ESPIPE => {
+                Self::Unsupported
+            }
             _ => Self::Io,
         }
     }

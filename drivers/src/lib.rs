@@ -191,7 +191,8 @@ pub trait DriverFile: Debug + Send + Sync {
 
     /// Locks a range of bytes until the guard is dropped, against all other holders in this and in other
     /// processes. Returns `None` without waiting if the range is not free. An empty range locks nothing.
-    /// Locks are advisory: [`submit`](Self::submit) ignores them.
+    /// Locks are advisory: [`submit`](Self::submit) ignores them. To take a lock has the effect of
+    /// [`refresh`](Self::refresh).
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] without [`Caps::LOCKS`]. [`ErrorKind::ReadOnly`] for an exclusive lock on a

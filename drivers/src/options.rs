@@ -38,12 +38,17 @@ pub struct OpenOptions {
     /// The driver chooses its method by this number, because the fastest method for one writer makes several
     /// writers wait for each other. No result depends on it.
     pub writers: u32,
+    /// How many machines may write to the file at the same time, as far as the caller knows. On a storage that
+    /// machines cache, the driver then keeps the cache such that [`DriverFile::refresh`] can discard it.
+    ///
+    /// [`DriverFile::refresh`]: crate::DriverFile::refresh
+    pub machines: u32,
 }
 
 impl OpenOptions {
-    /// Opens with the given access. Creates no file; permissions 0o666; one writer.
+    /// Opens with the given access. Creates no file; permissions 0o666; one writer on one machine.
     pub const fn new(access: Access) -> Self {
-        Self { access, create: false, exclusive: false, permissions: 0o666, writers: 1 }
+        Self { access, create: false, exclusive: false, permissions: 0o666, writers: 1, machines: 1 }
     }
 
     /// Opens for reading.
@@ -76,6 +81,12 @@ impl OpenOptions {
     /// Sets how many processes of this machine may write at the same time.
     pub const fn writers(mut self, writers: u32) -> Self {
         self.writers = writers;
+        self
+    }
+
+    /// Sets how many machines may write at the same time.
+    pub const fn machines(mut self, machines: u32) -> Self {
+        self.machines = machines;
         self
     }
 

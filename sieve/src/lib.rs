@@ -60,8 +60,8 @@
 //!   `ceil(touched span / (A W))` rounds, and one node barrier more than rounds; no message carries data;
 //!   shared memory `2 N W (1 + 1/8)` for `N` ranks.
 //! * two-phase between `k` nodes with `A` aggregators each: the leaders copy bytes for another node twice
-//!   more; at most `ceil(touched span / (k A W))` rounds; for each round `2 (k - 1)` messages, and two (a
-//!   read: three) for each pair of nodes that meet; shared memory `4 N W (1 + 1/8)` for the `N` ranks of
+//!   more; at most `ceil(touched span / (k A W))` rounds; the messages of
+//!   each round are those of `docs/two-phase.md`; shared memory `4 N W (1 + 1/8)` for the `N` ranks of
 //!   a node.
 //!
 //! A write writes the requested bytes and no other byte. No write reads bytes and writes them back,
@@ -84,8 +84,9 @@ pub use counters::Counters;
 use std::sync::Arc;
 
 use capulet_atomic::{Guard, Isolation, Request};
+use capulet_comm::ErrorClass;
 pub use capulet_drivers::Direction;
-use capulet_drivers::DriverFile;
+use capulet_drivers::{DriverFile, ErrorKind};
 
 /// Outcome of one rank's part of an access.
 #[derive(Debug, Default)]
@@ -95,9 +96,20 @@ pub struct Transferred {
     pub bytes: u64,
     /// The first error on this rank.
     pub error: Option<Failure>,
-    /// True if every rank of the access knows that no rank had an error and that no read met the end of
-    /// the file. The value is then true on all ranks, and they need not agree on the outcome.
-    pub is_known_good: bool,
+    /// The outcome of the access on all ranks, as far as all ranks know it.
+    pub outcome: KnownOutcome,
+}
+
+/// The outcome of an access on all ranks. The value is the same on all ranks, or `Unknown` on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KnownOutcome {
+    /// The ranks must agree on the outcome.
+    #[default]
+    Unknown,
+    /// No rank had an error. The ranks need not agree.
+    Good,
+    /// Some rank had an error of this class, and no rank one of a higher class. The ranks need not agree.
+    Failed(ErrorClass),
 }
 
 impl Transferred {
@@ -124,6 +136,36 @@ pub enum Failure {
     /// failure, so that no rank waits for ever.
     #[error("the storage driver panicked")]
     Panicked,
+}
+
+impl Failure {
+    /// The MPI error class of the failure.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Driver(error)
+            | Self::Isolation(capulet_atomic::Error::Lock(error) | capulet_atomic::Error::Pages(error)) => {
+                class_of_kind(error.kind())
+            }
+            Self::Panicked => ErrorClass::Intern,
+            _ => ErrorClass::Io,
+        }
+    }
+}
+
+/// The MPI error class of a storage error.
+fn class_of_kind(kind: ErrorKind) -> ErrorClass {
+    match kind {
+        ErrorKind::NotFound => ErrorClass::NoSuchFile,
+        ErrorKind::Exists => ErrorClass::FileExists,
+        ErrorKind::Permission => ErrorClass::Access,
+        ErrorKind::ReadOnly => ErrorClass::ReadOnly,
+        ErrorKind::NoSpace | ErrorKind::TooLarge => ErrorClass::NoSpace,
+        ErrorKind::Quota => ErrorClass::Quota,
+        ErrorKind::BadName => ErrorClass::BadFile,
+        ErrorKind::Busy => ErrorClass::FileInUse,
+        ErrorKind::Unsupported => ErrorClass::UnsupportedOperation,
+        _ => ErrorClass::Io,
+    }
 }
 
 /// The resources of an executor: the open file and its policies. They are shared, so that an operation

@@ -100,6 +100,7 @@ fn scenarios(is_apart: bool) -> impl Strategy<Value = Scenario> {
                 seed: 7,
                 may_exchange,
                 without: None,
+                is_surveyed: false,
                 placement,
             }
         },

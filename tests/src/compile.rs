@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use crate::mpi::{Mpi, root};
@@ -53,6 +53,22 @@ pub fn hdf5(mpi: Mpi, name: &str) -> PathBuf {
 /// If the program does not compile.
 pub fn pnetcdf(mpi: Mpi, name: &str) -> PathBuf {
     build(mpi, &format!("libraries/{name}.c"), &["-lpnetcdf"])
+}
+
+/// The program that mounts a folder as an NFS client does (`tests/cached-fs`).
+///
+/// # Panics
+/// If the program does not compile.
+pub fn cached_fs() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let target = root().join("target/pure");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "capulet-cached-fs", "--target-dir"]).arg(&target);
+        output(cargo.current_dir(root()));
+        target.join("debug/cached-fs")
+    };
+    BUILT.get_or_init(build).clone()
 }
 
 fn output(command: &mut Command) -> String {

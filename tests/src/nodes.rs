@@ -5,12 +5,16 @@
 //! A set of nodes ends with the process that started it, also if this process is killed: the set reads the
 //! end of a pipe that only this process holds.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::compile;
 
 /// Exit status of `nodes.py hold` on a machine, or for a user, that cannot have nodes.
 const IMPOSSIBLE: i32 = 3;
@@ -34,6 +38,78 @@ pub struct Hidden<'a> {
     nodes: &'a Nodes,
     node: usize,
     folder: PathBuf,
+}
+
+/// Returns `count` nodes whose frames take `delay_us` microseconds longer, which all tests of this process share.
+/// `None` if this machine cannot have nodes, or if this user is not root; then the calling test is reported as
+/// skipped, with the reason.
+///
+/// # Panics
+/// As [`Nodes::start`].
+pub fn shared(count: usize, delay_us: u64) -> Option<&'static Arc<Nodes>> {
+    type Started = Result<Arc<Nodes>, String>;
+    // A set ends with this process, because statics are not dropped.
+    static SETS: Mutex<BTreeMap<(usize, u64), &'static Started>> = Mutex::new(BTreeMap::new());
+    let mut sets = SETS.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = || {
+        let started = Nodes::start(count, Duration::from_micros(delay_us)).map(Arc::new);
+        &*Box::leak(Box::new(started))
+    };
+    let started: &'static Started = sets.entry((count, delay_us)).or_insert_with(start);
+    if let Err(reason) = started {
+        // Written to the stream directly, because cargo hides the output of a test that passes.
+        let test = std::thread::current().name().unwrap_or("a test on nodes").to_owned();
+        let line = format!("skipped: {test}: no nodes: {reason}\n");
+        std::io::stderr().write_all(line.as_bytes()).expect("the stream of errors is there");
+    }
+    started.as_ref().ok()
+}
+
+/// A folder that each node sees through a cache of pages, until the value is dropped.
+#[derive(Debug)]
+pub struct CachedFolder<'a> {
+    nodes: &'a Nodes,
+    folder: PathBuf,
+    /// The servers of the nodes, in their order.
+    servers: Vec<Child>,
+}
+
+impl CachedFolder<'_> {
+    /// Reads a counter of the server of each node (`tests/cached-fs`).
+    ///
+    /// # Panics
+    /// If a server does not answer, or has no such counter.
+    pub fn counters(&self, name: &str) -> Vec<u64> {
+        let file = self.folder.join(".cached-fs");
+        let of = |node: usize| {
+            let read = self.nodes.on(node, &["cat".as_ref(), file.as_os_str()]);
+            let text = String::from_utf8_lossy(&read.stdout).into_owned();
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            value.unwrap_or_else(|| panic!("n{node} has no counter {name}: {text}"))
+        };
+        (1..=self.servers.len()).map(of).collect()
+    }
+}
+
+impl Drop for CachedFolder<'_> {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            drop(server.stdin.take());
+            end_within(server, END_LIMIT);
+        }
+    }
+}
+
+/// Waits until a process ends. Kills the process after `limit`.
+fn end_within(process: &mut Child, limit: Duration) {
+    let begun = Instant::now();
+    while matches!(process.try_wait(), Ok(None)) {
+        if begun.elapsed() > limit {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn tool() -> Command {
@@ -123,6 +199,33 @@ impl Nodes {
         Hidden { nodes: self, node, folder: folder.to_owned() }
     }
 
+    /// Lets each node see `folder` through a cache of pages, as an NFS client does: `folder` is an empty folder that
+    /// all nodes share by `tests/cached-fs`, with the options `options`. Blocks until all nodes have mounted it.
+    ///
+    /// # Panics
+    /// If a node cannot mount there.
+    pub fn cache(&self, folder: &Path, options: &[&str]) -> CachedFolder<'_> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let backing = self.state.join(format!("backing-{}", NUMBER.fetch_add(1, Relaxed)));
+        let made = self.on(1, &["mkdir".as_ref(), "-m".as_ref(), "777".as_ref(), backing.as_os_str()]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let program = compile::cached_fs();
+        let mount = |node: usize| {
+            let mut command = tool();
+            command.args(["on", &self.holder().to_string(), &format!("n{node}")]);
+            command.arg(&program).arg(&backing).arg(folder).args(options);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut server = command.spawn().expect("python3 starts");
+            let mut line = String::new();
+            let output = server.stdout.take().expect("the output is a pipe");
+            BufReader::new(output).read_line(&mut line).expect("the pipe can be read");
+            assert_eq!(line, "ready\n", "n{node} does not mount the folder");
+            server
+        };
+        let servers = (1..=self.count).map(mount).collect();
+        CachedFolder { nodes: self, folder: folder.to_owned(), servers }
+    }
+
     /// Waits until no other job runs on these nodes.
     pub fn take(&self) -> MutexGuard<'_, ()> {
         // A test that failed during its job has left no process, because a failed job is ended.
@@ -146,15 +249,8 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         drop(self.holder.stdin.take());
-        let begun = Instant::now();
-        while matches!(self.holder.try_wait(), Ok(None)) {
-            if begun.elapsed() > END_LIMIT {
-                // The kernel ends all other processes of the set.
-                let _ = self.holder.kill();
-                let _ = self.holder.wait();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        // If the holder is killed, the kernel ends all other processes of the set.
+        end_within(&mut self.holder, END_LIMIT);
     }
 }
 

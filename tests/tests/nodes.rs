@@ -4,56 +4,33 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use capulet_tests::mpi::root;
+use capulet_tests::nodes::shared;
 use capulet_tests::{Job, Mpi, Nodes, Through, compile};
 
 /// A job takes a few seconds on idle cores.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// A set of nodes that all tests share. The set ends with this process, because statics are not dropped.
-type Shared = OnceLock<Result<Arc<Nodes>, String>>;
-
-/// Returns the nodes of `shared`. Reports that a test is skipped if this machine cannot have nodes, or if
-/// `make test-nodes` has not asked for them.
-fn nodes(shared: &'static Shared, count: usize, delay_us: u64) -> Option<&'static Arc<Nodes>> {
-    let start = || match std::env::var_os("CAPULET_TEST_NODES") {
-        Some(_) => Nodes::start(count, Duration::from_micros(delay_us)).map(Arc::new),
-        None => Err("run make test-nodes".to_owned()),
-    };
-    let started = shared.get_or_init(start);
-    let reason = started.as_ref().err();
-    if let Some(reason) = reason {
-        // Written to the stream directly, because cargo hides the output of a test that passes.
-        let test = std::thread::current().name().unwrap_or("a test on nodes").to_owned();
-        let line = format!("skipped: {test}: no nodes: {reason}");
-        writeln!(std::io::stderr(), "{line}").expect("the stream of errors is there");
-    }
-    started.as_ref().ok()
-}
-
 /// Two nodes.
 fn two() -> Option<&'static Arc<Nodes>> {
-    static NODES: Shared = OnceLock::new();
-    nodes(&NODES, 2, 0)
+    shared(2, 0)
 }
 
 /// Three nodes.
 fn three() -> Option<&'static Arc<Nodes>> {
-    static NODES: Shared = OnceLock::new();
-    nodes(&NODES, 3, 0)
+    shared(3, 0)
 }
 
 /// Two nodes whose frames take 0.2 ms longer.
 fn distant() -> Option<&'static Arc<Nodes>> {
-    static NODES: Shared = OnceLock::new();
-    nodes(&NODES, 2, 200)
+    shared(2, 200)
 }
 
 fn job(name: &str, nodes: &Arc<Nodes>, ranks: &[usize]) -> Job {

@@ -13,17 +13,17 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use capulet_atomic::Guard;
+use capulet_atomic::{Guard, Isolation as _};
 use capulet_comm::work::{self, Work};
-use capulet_comm::{Channel, Group, NodeBuffer, NodeShared, ReduceOp};
+use capulet_comm::{Channel, Group, NodeBuffer, NodeShared, NodeValues, ReduceOp};
 use capulet_drivers::Caps;
-use capulet_sieve::two_phase::NodeExchange;
+use capulet_sieve::two_phase::{NodeExchange, Surveyed};
 use capulet_sieve::{
-    Access, Agreed, Direction, Plan, PlanHints, Resources, Target, Transferred, choose, independent,
-    two_phase,
+    Access, Agreed, Direction, KnownOutcome, Plan, PlanHints, Resources, Target, Transferred, choose,
+    independent, two_phase,
 };
 
-use crate::agree::agree_on_outcome;
+use crate::agree::{agree_on_outcome, error_of_class};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::outcome::Outcome;
@@ -108,10 +108,13 @@ impl File {
         let own = Resources { shared_memory: self.channel.has_used_buffer(), in_memory: self.is_in_memory() };
         let agreement = operation::access_agreement(direction, access, own)
             .reduce(u64::from(self.queue.is_busy()), ReduceOp::Max);
-        let (prepared, mut values) = match agreement.agree(self.agree(), prepared) {
-            Ok(agreed) => agreed,
-            Err(error) => return Outcome::failed(error),
-        };
+        let of_nodes = self.survey_values(access);
+        let (prepared, mut values, combined) =
+            match agreement.agree_with_nodes(self.agree(), prepared, of_nodes) {
+                Ok(agreed) => agreed,
+                Err(error) => return Outcome::failed(error),
+            };
+        let surveyed = combined.and_then(Surveyed::of);
         let agreed = operation::agreed_access(&mut values);
         if position == Position::Individual {
             self.advance_pointer(&prepared.view, prepared.end_bytes);
@@ -128,18 +131,22 @@ impl File {
             return self.queue.push(operation).wait();
         }
         let (agreed, resources) = agreed;
-        let done = self.carry_out(direction, prepared.access, (&agreed, resources.in_memory), number);
+        let mut context = self.operation_context(number);
+        if let Some(internode) = &mut context.internode {
+            internode.surveyed = surveyed;
+        }
+        let done = self.carry_out(direction, prepared.access, (&agreed, resources.in_memory), &context);
         let (done, guard) = match done {
             Ok(done) => done,
             // All ranks know the error, and no rank has moved anything.
             Err(error) => return Outcome::failed(error),
         };
-        let bytes = done.bytes;
-        if done.is_known_good && guard.is_none() {
-            return Outcome { bytes, error: None };
-        }
-        let own = done.error.map_or(Ok(()), |failure| Err(Error::from(failure)));
-        let error = agree_on_outcome(self.agree(), own).err();
+        let (bytes, own) = (done.bytes, done.error.map(Error::from));
+        let error = match done.outcome {
+            KnownOutcome::Good if guard.is_none() => None,
+            KnownOutcome::Failed(class) if guard.is_none() => Some(error_of_class(class, own)),
+            _ => agree_on_outcome(self.agree(), own.map_or(Ok(()), Err)).err(),
+        };
         Outcome { bytes, error }
     }
 
@@ -150,9 +157,8 @@ impl File {
         direction: Direction,
         access: Access,
         (agreed, in_memory): (&Agreed, bool),
-        number: u64,
+        context: &OperationContext,
     ) -> Result<(Transferred, Option<Guard<'_>>)> {
-        let context = self.operation_context(number);
         let plan_with = |shared_memory: bool| {
             choose(direction, agreed, context.hints, Resources { shared_memory, in_memory })
         };
@@ -186,6 +192,7 @@ impl File {
         tracing::debug!(?plan, ?agreed, "planned");
         let done = match (plan, shared_memory) {
             (Plan::TwoPhase(_), Some(shared_memory)) => {
+                self.refresh_node()?;
                 let group = context.node_group(shared_memory, agreed);
                 let target = Target { holes: context.hints.holes, ..target };
                 // The node groups are made from the agreed values, the number of the access and hints, which
@@ -194,16 +201,60 @@ impl File {
                 // SAFETY: `# Safety` of `two_phase::run`. The reduction made direction, first byte and groups
                 // equal on all ranks. No rank has an operation in progress on the memory.
                 let done = unsafe { two_phase::run(target, group, access, direction, agreed.first) };
+                let done = self.publish_for_node(direction, done);
                 if context.internode.is_none() {
                     // The operation ends at a barrier of the node, so all ranks have moved their bytes.
                     guard = None;
                 }
                 done
             }
-            (Plan::Nothing, _) => Transferred { is_known_good: true, ..Transferred::default() },
+            (Plan::Nothing, _) => Transferred { outcome: KnownOutcome::Good, ..Transferred::default() },
             _ => independent::run(&target, &access, direction),
         };
         Ok((done, guard))
+    }
+
+    /// Makes this node discard what it has cached of the file, before ranks of the node move bytes for other nodes.
+    /// Collective if nodes cache the file; otherwise it does nothing.
+    fn refresh_node(&self) -> Result<()> {
+        let Some(pages) = self.pages.get() else { return Ok(()) };
+        let leads = self.group.node().is_leader();
+        let done = if leads { pages.refresh().map_err(Error::from) } else { Ok(()) };
+        agree_on_outcome(self.agree(), done)
+    }
+
+    /// Sends what the ranks of this node have written to the storage, after a two-phase access. The leader acts for
+    /// its node. Local.
+    fn publish_for_node(&self, direction: Direction, done: Transferred) -> Transferred {
+        let leads = direction == Direction::Write && self.group.node().is_leader();
+        let published = self.pages.get().filter(|_| leads).map_or(Ok(()), |pages| pages.publish());
+        match published {
+            Ok(()) => done,
+            Err(error) => Transferred { error: done.error.or(Some(error.into())), ..Transferred::default() },
+        }
+    }
+
+    /// What this rank contributes to the survey of the nodes. `None` if there is only one node.
+    fn survey_values(&self, access: Option<&Access>) -> Option<NodeValues> {
+        if self.group.node().node_count() == 1 {
+            return None;
+        }
+        let bytes = self.shared_bytes(self.state().hints.collective_buffer_bytes);
+        let is_known = self.channel.has_used_buffer_of(bytes);
+        Some(Surveyed::values(access.map(Access::span), self.may_exchange(), is_known, self.unit_bytes()))
+    }
+
+    /// Whether this node may move bytes of the file for other nodes. If nodes cache pages and no lock keeps their
+    /// pages apart, they do not exchange: a node then reads back what its own ranks wrote, and only bytes of its
+    /// own ranks come to its pages.
+    fn may_exchange(&self) -> bool {
+        self.pages.get().is_some()
+            || self.common_caps.contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY)
+    }
+
+    /// The unit of the file to which two nodes must not write at the same time, in bytes.
+    fn unit_bytes(&self) -> u64 {
+        self.pages.get().map_or(1, |pages| pages.page_bytes())
     }
 
     fn is_in_memory(&self) -> bool {
@@ -217,10 +268,10 @@ impl File {
         Some(NodeExchange {
             nodes,
             leaders: self.channel.leaders(),
-            // If nodes cache pages, they do not exchange: a node then reads back what its own ranks wrote,
-            // and only bytes of its own ranks come to its pages.
-            may_exchange: self.storage.caps().contains(Caps::BYTE_WRITES | Caps::IMMEDIATE_VISIBILITY),
+            may_exchange: self.may_exchange(),
+            unit_bytes: self.unit_bytes(),
             operation: number as u32,
+            surveyed: None,
         })
     }
 
@@ -255,6 +306,10 @@ impl File {
             (state.hints.clone(), state.aggregator_layout.own_aggregators)
         };
         let channel = Arc::clone(&self.channel);
+        // No collective buffer of a node has a part of a page.
+        let page_bytes = self.pages.get().map_or(1, |pages| pages.page_bytes());
+        let stripe_bytes = hints.stripe_bytes(&self.storage.layout());
+        let stripe_bytes = stripe_bytes.filter(|bytes| bytes.is_multiple_of(page_bytes));
         OperationContext {
             agree: self.channel.clone(),
             file_id: self.channel.id(),
@@ -264,8 +319,8 @@ impl File {
             target: self.collective_target(),
             hints: PlanHints { holes: self.holes(), ..hints.plan() },
             in_memory: self.is_in_memory(),
-            collective_buffer_bytes: hints.collective_buffer_bytes,
-            stripe_bytes: hints.stripe_bytes(&self.storage.layout()).unwrap_or(0),
+            collective_buffer_bytes: hints.collective_buffer_bytes.next_multiple_of(page_bytes),
+            stripe_bytes: stripe_bytes.unwrap_or(if page_bytes > 1 { page_bytes } else { 0 }),
             aggregators,
             internode: self.internode(number),
             order: self.order.clone(),

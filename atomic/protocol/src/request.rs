@@ -79,6 +79,28 @@ impl Request {
         Self { span, period, intervals: SmallVec::from_vec(intervals), is_shared }
     }
 
+    /// A request for all bytes of the units that this request touches. Units have `unit_bytes` bytes and begin at
+    /// multiples of `unit_bytes`.
+    #[must_use]
+    pub fn in_units_of(&self, unit_bytes: u64) -> Self {
+        let in_units = |range: &Range<u64>| {
+            let end = range.end.checked_next_multiple_of(unit_bytes).unwrap_or(u64::MAX);
+            range.start - range.start % unit_bytes..end
+        };
+        if self.span.is_empty() {
+            return self.clone();
+        }
+        let span = in_units(&self.span);
+        if self.intervals.is_empty() || self.period != 0 && !self.period.is_multiple_of(unit_bytes) {
+            return Self::contiguous(span, self.is_shared);
+        }
+        let intervals = self.intervals.iter().map(in_units);
+        if self.period == 0 {
+            return Self::ranges(intervals, self.is_shared);
+        }
+        Self::periodic(span, self.period, intervals, self.is_shared)
+    }
+
     /// The range from the first byte to the end of the last byte.
     pub fn span(&self) -> Range<u64> {
         self.span.clone()
@@ -283,6 +305,19 @@ mod tests {
             let bytes = bytes(&request);
             for range in ranges {
                 prop_assert!(range.into_iter().all(|at| bytes[at as usize]));
+            }
+        }
+
+        #[test]
+        fn request_in_units_has_every_unit_that_it_touches(request in request(), unit_bytes in 1..40_u64) {
+            let in_units = request.in_units_of(unit_bytes);
+            prop_assert_eq!(in_units.is_shared, request.is_shared);
+            let (before, after) = (bytes(&request), bytes(&in_units));
+            let units = |bytes: &[bool]| {
+                bytes.chunks_exact(unit_bytes as usize).map(|unit| unit.to_vec()).collect::<Vec<_>>()
+            };
+            for (before, after) in units(&before).iter().zip(units(&after)) {
+                prop_assert!(!before.contains(&true) || !after.contains(&false), "a unit is not whole");
             }
         }
 

@@ -6,7 +6,7 @@ use super::lock::LockDescriptors;
 use super::mapped::{self, KeptMapping, Unmapped};
 use super::readahead::{CacheQuestion, ReadAhead};
 use super::transfer::{CallCounts, Transferring, operation};
-use super::{close, refresh, system_error, xfs};
+use super::{close, refresh, system_error};
 use crate::{
     Access, Batch, BatchResult, Caps, Completion, Direction, DriverFile, Error, ErrorKind, FileIdentity,
     FileLayout, LockGuard, LockMode, OpenOptions, Operation, Result, SystemCalls, Transfer,
@@ -37,11 +37,11 @@ pub(super) struct PosixFile {
     counts: Arc<CallCounts>,
     locks: Arc<LockDescriptors>,
     mapping: KeptMapping,
-    /// Whether reserved space stays reserved. Set by the first question.
-    keeps_space: OnceLock<bool>,
-    /// Whether a mapping has failed, so that no other is tried.
+    /// Whether stores are not safe on this file system, or a mapping has failed, so that no other is tried.
     unmappable: AtomicBool,
     cache_question: CacheQuestion,
+    /// Whether a refresh leaves its lock in place ([`refresh`]).
+    keeps_lock: bool,
     /// For a file in memory, the number of processes that can make each other wait when they write. 0 for any
     /// other file.
     writers_in_memory: u64,
@@ -78,6 +78,10 @@ impl PosixFile {
         };
         let counts = Arc::new(CallCounts::default());
         counts.other.store(if assumed.is_some() { 3 } else { 4 }, Relaxed);
+        let shares_pages = options.machines > 1 && !kind.caps().contains(Caps::BYTE_WRITES);
+        if shares_pages {
+            refresh::Cached { io: io.as_ref(), fd: fd.as_fd(), calls: &counts.other }.stop_reading_ahead();
+        }
         let is_block_device = file_type(&status) == SFlag::S_IFBLK;
         let in_memory = !is_block_device && kind.caps().contains(Caps::IN_MEMORY);
         Ok(Self {
@@ -92,9 +96,9 @@ impl PosixFile {
             locks: Arc::new(LockDescriptors::new(Arc::clone(io), Arc::clone(&counts))),
             counts,
             mapping: KeptMapping::new(unit_bytes),
-            keeps_space: OnceLock::new(),
-            unmappable: AtomicBool::new(false),
+            unmappable: AtomicBool::new(!kind.takes_stores()),
             cache_question: CacheQuestion::new(kind),
+            keeps_lock: shares_pages && kind == FilesystemKind::Nfs,
             writers_in_memory: if in_memory { concurrent_writers(options.writers) } else { 0 },
             sync_error: OnceLock::new(),
         })
@@ -160,13 +164,10 @@ impl PosixFile {
     /// if no mapping is possible.
     fn store(&self, fd: BorrowedFd<'_>, batch: &Batch<'_>) -> Option<u64> {
         let can_be = self.access == Access::ReadWrite && !self.is_block_device;
-        if !can_be || self.unmappable.load(Relaxed) || self.keeps_space.get() == Some(&false) {
+        if !can_be || self.unmappable.load(Relaxed) {
             return None;
         }
         let plan = mapped::plan(batch, self.writers_in_memory)?;
-        if !self.keeps_space(fd) {
-            return None;
-        }
         let calls = &self.counts.other;
         match self.mapping.store(self.io.as_ref(), fd, (&plan, batch), calls) {
             Ok(stored) => {
@@ -181,15 +182,6 @@ impl PosixFile {
                 None
             }
         }
-    }
-
-    /// Whether reserved space of this file stays reserved. Asks the file system at most once.
-    fn keeps_space(&self, fd: BorrowedFd<'_>) -> bool {
-        let has_reflink = || {
-            self.count_call();
-            xfs::has_reflink(fd)
-        };
-        *self.keeps_space.get_or_init(|| self.kind.keeps_reserved_space(has_reflink))
     }
 
     /// Updates the change time of a file that has not noticed the stores: writes the last byte of the batch
@@ -247,7 +239,9 @@ impl DriverFile for PosixFile {
     }
 
     fn layout(&self) -> FileLayout {
-        FileLayout::unstriped(self.block_bytes)
+        let writes_bytes = self.caps().contains(Caps::BYTE_WRITES);
+        let write_unit_bytes = if writes_bytes { 1 } else { mapped::page_bytes() as u64 };
+        FileLayout { write_unit_bytes, ..FileLayout::unstriped(self.block_bytes) }
     }
 
     fn identity(&self) -> Option<FileIdentity> {
@@ -335,16 +329,14 @@ impl DriverFile for PosixFile {
         if self.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
             return Ok(());
         }
-        refresh::refresh(self.io.as_ref(), fd, self.kind, self.access, &self.counts.other)
+        let cached = refresh::Cached { io: self.io.as_ref(), fd, calls: &self.counts.other };
+        cached
+            .refresh(self.kind, self.access, self.keeps_lock)
             .map_err(|source| self.failed(Operation::Refresh, source))
     }
 
     fn try_lock(&self, range: Range<u64>, mode: LockMode) -> Result<Option<LockGuard>> {
         let fd = self.fd(Operation::Lock)?;
-        if !self.caps().contains(Caps::LOCKS) {
-            let reason = format!("locks on {} do not reach every process", self.kind);
-            return Err(Error::message(ErrorKind::Unsupported, Operation::Lock, &self.path, reason));
-        }
         if range.is_empty() {
             return Ok(Some(LockGuard::nothing()));
         }
@@ -358,7 +350,14 @@ impl DriverFile for PosixFile {
             self.locks.take(fd, self.access).map_err(|source| self.failed(Operation::Lock, source))?;
         // A shared lock needs a descriptor that can read. An exclusive lock is stricter, hence correct too.
         let mode = if self.access.readable() { mode } else { LockMode::Exclusive };
-        descriptor.try_lock(start, bytes, mode).map_err(|source| self.failed(Operation::Lock, source))
+        let failed = |source| self.failed(Operation::Lock, source);
+        let guard = descriptor.try_lock(start, bytes, mode).map_err(failed)?;
+        if guard.is_some() && !self.caps().contains(Caps::IMMEDIATE_VISIBILITY) {
+            refresh::Cached { io: self.io.as_ref(), fd, calls: &self.counts.other }
+                .discard()
+                .map_err(failed)?;
+        }
+        Ok(guard)
     }
 
     fn system_calls(&self) -> SystemCalls {

@@ -94,44 +94,39 @@ impl FilesystemKind {
         !self.is_local() || matches!(self, Self::Overlay)
     }
 
-    /// Whether a later store to a page is safe on a full storage, if the space of the page was reserved
-    /// (`fallocate(2)`) or the page was made writable in a mapping. Otherwise such a store ends the
-    /// process by `SIGBUS`. `has_reflink` asks an XFS whether its files share blocks; `None` if it does
-    /// not answer.
+    /// Whether a later store to a page is safe, if the space of the page was reserved (`fallocate(2)`) and the
+    /// page was made writable in a mapping. Otherwise such a store may end the process by `SIGBUS`.
     ///
-    /// True where the blocks of a file are overwritten in place. A file system that copies on write takes
-    /// a new block for every overwrite in spite of a reservation. Flags of single files do not matter:
-    /// ext4 encrypts in place and has never compressed.
-    pub(super) fn keeps_reserved_space(self, has_reflink: impl FnOnce() -> Option<bool>) -> bool {
-        match self {
-            // For ext2 and ext3 files without extents `fallocate` returns an error, so nothing is stored.
-            Self::Ext | Self::Tmpfs => true,
-            // A write to a shared block copies the block, and the blocks of any file may become shared.
-            Self::Xfs => has_reflink() == Some(false),
-            // These copy on write (Btrfs, ZFS, F2FS), hide the file system below (overlay), or are not known.
-            _ => false,
-        }
+    /// True where the blocks of a file are overwritten in place, and where a page that writeback has
+    /// write-protected becomes writable again without an error. Flags of single files do not matter: ext4
+    /// encrypts in place and has never compressed.
+    pub(super) const fn takes_stores(self) -> bool {
+        // For ext2 and ext3 files without extents `fallocate` returns an error, so nothing is stored.
+        //
+        // XFS refuses to make a page writable after a shutdown. Btrfs, ZFS, F2FS and XFS with reflink copy on
+        // write, so an overwrite takes a new block in spite of a reservation. An overlay hides the file system
+        // below. Other file systems are not known.
+        matches!(self, Self::Ext | Self::Tmpfs)
     }
 
     /// The capabilities of the kind. A capability that depends on a hidden mount option or configuration
     /// is not claimed.
     pub const fn caps(self) -> Caps {
-        let always = Caps::PROCESS_SHARED;
+        // Where a file system refuses locks, `try_lock` returns the error of the system.
+        let always = Caps::PROCESS_SHARED.union(Caps::LOCKS);
         let coherent = Caps::IMMEDIATE_VISIBILITY.union(Caps::BYTE_WRITES).union(Caps::UNLINK_OPEN);
         match self {
             Self::Ext | Self::Xfs | Self::Btrfs | Self::Zfs | Self::F2fs | Self::Overlay => {
-                always.union(coherent).union(Caps::LOCKS)
+                always.union(coherent)
             }
-            Self::Tmpfs => always.union(coherent).union(Caps::LOCKS).union(Caps::IN_MEMORY),
+            Self::Tmpfs => always.union(coherent).union(Caps::IN_MEMORY),
             // One lock manager serves the cluster and keeps the caches coherent.
-            Self::Gpfs | Self::CephFs => always.union(coherent).union(Caps::LOCKS),
-            // The same for data. A mount option decides whether user locks reach other machines.
-            Self::Lustre => always.union(coherent),
+            Self::Gpfs | Self::CephFs | Self::Lustre => always.union(coherent),
             // The servers hold the bytes, and clients cache none.
             Self::Pvfs2 => always.union(Caps::IMMEDIATE_VISIBILITY).union(Caps::BYTE_WRITES),
-            // NFS has close-to-open consistency only, and a client may write back a whole cached page.
-            Self::Nfs => always.union(Caps::LOCKS),
-            Self::Smb | Self::BeeGfs | Self::NineP | Self::Fuse | Self::Unknown(_) => always,
+            // NFS has close-to-open consistency only, and a client may write back a whole cached page. The
+            // others are not known to be better.
+            Self::Nfs | Self::Smb | Self::BeeGfs | Self::NineP | Self::Fuse | Self::Unknown(_) => always,
         }
     }
 }
@@ -207,25 +202,15 @@ mod tests {
         assert!(!FilesystemKind::Ext.caps().contains(Caps::IN_MEMORY));
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::IMMEDIATE_VISIBILITY));
         assert!(!FilesystemKind::Nfs.caps().contains(Caps::BYTE_WRITES));
-        assert!(!FilesystemKind::Lustre.caps().contains(Caps::LOCKS));
-        assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED);
+        assert_eq!(FilesystemKind::Unknown(7).caps(), Caps::PROCESS_SHARED | Caps::LOCKS);
     }
 
     #[test]
-    fn reserved_space_is_kept_where_blocks_are_overwritten_in_place() {
-        let without_asking = || unreachable!("only XFS is asked");
-        for kind in [FilesystemKind::Ext, FilesystemKind::Tmpfs] {
-            assert!(kind.keeps_reserved_space(without_asking), "{kind}");
-        }
-        let xfs =
-            [Some(false), Some(true), None].map(|answer| FilesystemKind::Xfs.keeps_reserved_space(|| answer));
-        assert_eq!(xfs, [true, false, false], "without reflink, with reflink, and unknown");
-        let others =
+    fn stores_are_safe_on_two_file_systems_only() {
+        let kinds =
             FilesystemKind::MAGICS.map(|(_, kind)| kind).into_iter().chain([FilesystemKind::Unknown(7)]);
-        let in_place = [FilesystemKind::Ext, FilesystemKind::Xfs, FilesystemKind::Tmpfs];
-        for kind in others.filter(|kind| !in_place.contains(kind)) {
-            assert!(!kind.keeps_reserved_space(without_asking), "{kind}");
-        }
+        let safe: Vec<_> = kinds.filter(|kind| kind.takes_stores()).collect();
+        assert_eq!(safe, [FilesystemKind::Ext, FilesystemKind::Tmpfs]);
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl LockDescriptors {
 }
 
 /// Opens the same file again through its descriptor, so that a rename or a deletion does not matter.
-fn reopen(file: BorrowedFd<'_>, access: Access) -> Result<OwnedFd, Errno> {
+pub(super) fn reopen(file: BorrowedFd<'_>, access: Access) -> Result<OwnedFd, Errno> {
     let flags = match access {
         Access::Read => OFlag::O_RDONLY,
         Access::Write => OFlag::O_WRONLY,

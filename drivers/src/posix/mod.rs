@@ -40,7 +40,6 @@ mod refresh;
 #[cfg(test)]
 mod scripted;
 mod transfer;
-mod xfs;
 
 pub use filesystem::{FilesystemKind, filesystem_kind};
 

@@ -264,15 +264,13 @@ fn child_programs_inherit_no_descriptor() {
 }
 
 #[test]
-fn file_system_kind_decides_capabilities_and_locks() {
+fn file_system_kind_decides_capabilities() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let open =
         |kind| PosixDriver::assuming(kind).open(&path, &OpenOptions::read_write().create(true)).unwrap();
     assert!(!open(FilesystemKind::Nfs).caps().contains(Caps::IMMEDIATE_VISIBILITY));
-    let error = open(FilesystemKind::Fuse).lock(0..1, LockMode::Shared).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("FUSE"), "{error}");
+    assert!(open(FilesystemKind::CephFs).caps().contains(Caps::IMMEDIATE_VISIBILITY));
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub const RUNS_BYTES_MAX: usize = 64 << 10;
 /// 1 GiB.
 pub const AREAS_BYTES_MAX: usize = (1 << 30) - (1 << 16);
 
+/// Up to this many nodes, the leaders reduce directly. Equal to `capulet_comm::tree::DIRECT_MAX`.
+pub const DIRECT_NODES_MAX: u64 = 4;
+
 /// Encodes the description of a view. `None` if it is longer than `bytes_max`; then runs are sent where
 /// they are needed.
 pub fn encode_view(side: &FileSide, bytes_max: usize) -> Option<Vec<u8>> {

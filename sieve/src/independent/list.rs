@@ -64,7 +64,7 @@ pub(super) fn run_one(file: &dyn DriverFile, counters: &Counters, batch: Batch<'
 fn submit(file: &dyn DriverFile, counters: &Counters, batch: Batch<'_>) -> Transferred {
     Counters::add(&counters.batches, 1);
     let result = file.submit(batch).wait();
-    Transferred { bytes: result.bytes, error: result.error.map(Into::into), is_known_good: false }
+    Transferred { bytes: result.bytes, error: result.error.map(Into::into), ..Transferred::default() }
 }
 
 /// Bytes that are contiguous both in the file and in memory.

@@ -67,8 +67,18 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
         return Transferred::default();
     }
     match target.enter(|| footprint(access.side(), direction)) {
-        Ok(_guard) => move_bytes(target, access, direction),
+        Ok(_guard) => publish(target.isolation.as_deref(), direction, move_bytes(target, access, direction)),
         Err(error) => Transferred::failed(error),
+    }
+}
+
+/// Publishes what a write has written, while the access still holds its bytes. Returns the outcome of the access.
+fn publish(isolation: Option<&dyn Isolation>, direction: Direction, done: Transferred) -> Transferred {
+    let Some(isolation) = isolation.filter(|_| direction == Direction::Write) else { return done };
+    match isolation.publish() {
+        Ok(()) => done,
+        // The bytes may be lost, so none count as written.
+        Err(error) => Transferred { error: done.error.or(Some(error.into())), ..Transferred::default() },
     }
 }
 
@@ -85,7 +95,10 @@ pub fn run_one(
     let bytes = transfer.offset..transfer.offset + transfer.memory.bytes() as u64;
     let request = || Request::contiguous(bytes, direction == Direction::Read);
     match isolation.map_or_else(|| Ok(Guard::empty()), |isolation| isolation.enter(&request())) {
-        Ok(_guard) => list::run_one(file, counters, Batch::of_one(direction, &mut transfer)),
+        Ok(_guard) => {
+            let done = list::run_one(file, counters, Batch::of_one(direction, &mut transfer));
+            publish(isolation, direction, done)
+        }
         Err(error) => Transferred::failed(error),
     }
 }
@@ -117,7 +130,9 @@ pub fn try_run(
     };
     match isolation.try_enter(&entry.request, &mut entry.waiting) {
         Ok(None) => None,
-        Ok(Some(_guard)) => Some(move_bytes(target, access, direction)),
+        Ok(Some(_guard)) => {
+            Some(publish(target.isolation.as_deref(), direction, move_bytes(target, access, direction)))
+        }
         Err(error) => Some(Transferred::failed(error)),
     }
 }

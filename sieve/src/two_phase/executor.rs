@@ -1,7 +1,6 @@
 //! The operation as a value that can be polled. It waits for the ranks of the node or for the other
 //! nodes, or is over.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use capulet_comm::{Backoff, Barriers, Error, work};
@@ -9,18 +8,19 @@ use capulet_drivers::Direction;
 
 use super::NodeGroup;
 use super::collective_buffer::RankPart;
-use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, status_of_values};
+use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, is_direct, status_of_values};
+use super::replay::ReplayStep;
 use super::round_status::{
-    RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
+    RoundStatus, UNSETTLED, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
 use super::rounds::{Filled, Read};
 use crate::access::Access;
 use crate::counters::Counters;
-use crate::{Failure, Target, Transferred};
+use crate::{Failure, KnownOutcome, Target, Transferred};
 
 /// The work of the ranks between the last barrier and the barrier that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// The nodes find out whether they have bytes for each other.
     Survey {
         /// The first offset of this node. Set at the leader.
@@ -32,22 +32,6 @@ enum Phase {
     Replay(ReplayStep),
     /// The operation is over.
     Done,
-}
-
-/// A place in the overlap replay: the rank that fills next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ReplayStep {
-    /// The block (consecutive ranks of one node). All nodes go through the blocks in step.
-    block: u32,
-    /// The place of the rank on this node, if the node has ranks in the block.
-    place: usize,
-    /// How many times the block was gone through before. It is repeated if a rank could not pack all
-    /// bytes for other nodes.
-    pass: u32,
-    /// Whether an earlier rank of the block could not pack all its bytes.
-    is_held: bool,
-    /// The combined round status with which the replay began.
-    status: RoundStatus,
 }
 
 /// The barrier or the leaders that an operation waits for.
@@ -81,10 +65,10 @@ pub struct Operation {
     pub(super) group: NodeGroup,
     pub(super) direction: Direction,
     pub(super) part: RankPart,
-    phase: Phase,
+    pub(super) phase: Phase,
     awaited: Awaited,
     /// Whether the nodes exchange bytes.
-    is_exchanging: bool,
+    pub(super) is_exchanging: bool,
     /// The message fragments of this rank for other nodes.
     pub(super) outgoing: Option<Outgoing>,
     /// The leader's exchange with the other leaders. At leaders only.
@@ -107,9 +91,8 @@ pub struct Operation {
     pub(super) good_end: u64,
     pub(super) overlap: bool,
     pub(super) error: Option<Failure>,
-    /// Whether all ranks know that no rank had an error, from the status at the last barrier of all
-    /// ranks.
-    is_known_good: bool,
+    /// The outcome on all ranks, from the status at the last barrier of all ranks.
+    outcome: KnownOutcome,
 }
 
 impl Operation {
@@ -150,7 +133,7 @@ impl Operation {
             good_end: u64::MAX,
             overlap: false,
             error: None,
-            is_known_good: false,
+            outcome: KnownOutcome::Unknown,
         };
         if first != u64::MAX {
             operation.begin(first);
@@ -167,8 +150,15 @@ impl Operation {
         let leaders = internode.leaders.as_ref().filter(|_| self.group.shared.place() == 0);
         self.exchange = leaders
             .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), internode.operation, self.direction)));
-        self.phase = Phase::Survey { own_first: u64::MAX };
         self.is_exchanging = true;
+        if let Some(surveyed) = internode.surveyed {
+            return self.after_survey(surveyed_status(
+                surveyed.own_first,
+                surveyed.all,
+                self.group.has_idle_nodes(),
+            ));
+        }
+        self.phase = Phase::Survey { own_first: u64::MAX };
         let span = self.part.access.span();
         let first = if span.is_empty() { u64::MAX } else { span.start };
         // The status combines this lane by minimum. The largest end has the smallest complement.
@@ -196,7 +186,8 @@ impl Operation {
 
     /// Carries the operation to its end. Blocks for the other ranks.
     pub fn wait(mut self) -> Transferred {
-        let (mut backoff, mut seen) = (Backoff::new(), 0);
+        // The ranks of all nodes wait behind a leader.
+        let (mut backoff, mut seen) = (Backoff::brisk(), 0);
         while !self.poll() {
             match self.awaited {
                 Awaited::Nothing => {}
@@ -222,7 +213,7 @@ impl Operation {
     /// Returns the outcome of an operation that is over. To be called once: the error moves out.
     pub fn take_outcome(&mut self) -> Transferred {
         debug_assert!(self.phase == Phase::Done, "the operation is over");
-        Transferred { bytes: self.moved_bytes, error: self.error.take(), is_known_good: self.is_known_good }
+        Transferred { bytes: self.moved_bytes, error: self.error.take(), outcome: self.outcome }
     }
 
     /// Returns whether all ranks of the node have come to the barrier. If so, does the work that follows
@@ -258,8 +249,11 @@ impl Operation {
         if matches!(self.phase, Phase::Survey { .. }) {
             self.phase = Phase::Survey { own_first: status.next };
             let (first, end) = (status.next, if status.next == u64::MAX { 0 } else { !status.good_end });
-            let able = self.group.internode.as_ref().is_some_and(|internode| internode.may_exchange);
-            return exchange.begin_survey(Survey { first, end, ascending: true, able });
+            let internode = self.group.internode.as_ref();
+            let able = internode.is_some_and(|internode| internode.may_exchange);
+            let unit_bytes = internode.map_or(1, |internode| internode.unit_bytes);
+            let survey = Survey { first, end, ascending: true, able }.in_units_of(unit_bytes);
+            return exchange.begin_survey(survey);
         }
         let step = Step {
             status,
@@ -288,7 +282,7 @@ impl Operation {
     /// Tells the ranks of the node the values that the leaders combined.
     fn publish_leader_result(&mut self, values: LeaderValues) {
         let status = match self.phase {
-            Phase::Survey { own_first } => surveyed(own_first, values, self.group.has_idle_nodes()),
+            Phase::Survey { own_first } => surveyed_status(own_first, values, self.group.has_idle_nodes()),
             _ => status_of_values(values),
         };
         if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
@@ -302,22 +296,29 @@ impl Operation {
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn abort_exchange(&mut self, error: Error) {
         tracing::error!(%error, "the exchange between nodes failed");
+        let mut has_ended_all = false;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
+            has_ended_all = exchange.has_ended_all();
         }
         self.error = self.error.take().or(Some(error.into()));
         // It is unknown what the other nodes did before the error.
-        self.publish(RoundStatus { good_end: 0, ..RoundStatus::NEUTRAL }, Awaited::Leader);
+        let class = if has_ended_all { self.class() } else { UNSETTLED };
+        let status = RoundStatus { good_end: 0, class, ..RoundStatus::NEUTRAL };
+        self.publish(status, Awaited::Leader);
     }
 
     /// Continues after all ranks, or all nodes if they exchange, have combined their status.
     fn step(&mut self, mut status: RoundStatus, barrier: Barriers) {
-        // All ranks of one node read the same status. With several nodes, one leader may fail to receive
-        // a status that the others have received.
-        self.is_known_good =
-            self.group.internode.is_none() && status.good_end == u64::MAX && !status.is_refused;
-        if let Some(filled) = self.filled.filter(|_| status.is_refused) {
-            status.good_end = status.good_end.min(filled.base);
+        self.outcome = match self.phase {
+            // Nodes that do not exchange do not know of each other.
+            Phase::Survey { .. } => KnownOutcome::Unknown,
+            _ if self.is_exchanging => status.outcome(),
+            _ if self.group.internode.is_some() || status.good_end != u64::MAX => KnownOutcome::Unknown,
+            _ => KnownOutcome::Good,
+        };
+        if status.is_refused {
+            status.good_end = status.good_end.min(self.refused_base());
         }
         match (self.phase, self.direction) {
             (Phase::Survey { .. }, _) => self.after_survey(status),
@@ -333,6 +334,13 @@ impl Operation {
             (Phase::Round, Direction::Write) => self.after_fill(status),
             (Phase::Done, _) => {}
         }
+    }
+
+    /// The first byte that is not moved if a node refused a message.
+    fn refused_base(&self) -> u64 {
+        let is_late = self.direction == Direction::Read && is_direct(self.group.nodes());
+        let read = self.read.filter(|_| is_late).map(|read| read.base);
+        read.or(self.filled.map(|filled| filled.base)).unwrap_or(u64::MAX)
     }
 
     fn after_survey(&mut self, status: RoundStatus) {
@@ -361,17 +369,23 @@ impl Operation {
             Some(_) => self.part.offset_of(self.marked_bytes),
         };
         let overlap = std::mem::take(&mut self.overlap);
-        let status = RoundStatus { next, good_end: self.good_end, overlap, more, ..RoundStatus::NEUTRAL };
+        let (good_end, class) = (self.good_end, self.class());
+        let status = RoundStatus { next, good_end, overlap, more, class, ..RoundStatus::NEUTRAL };
         if self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
     }
 
+    /// The wire number of the error class of this rank, 0 without an error.
+    fn class(&self) -> u64 {
+        self.error.as_ref().map_or(0, |failure| failure.class().to_wire())
+    }
+
     /// Arrives at a barrier of the ranks of the node.
-    fn arrive_at_node(&mut self, status: RoundStatus) {
+    pub(super) fn arrive_at_node(&mut self, status: RoundStatus) {
         self.publish(status, Awaited::Node);
     }
 
     /// Arrives at a barrier after which the leaders combine the status of all nodes.
-    fn arrive_at_all(&mut self, status: RoundStatus) {
+    pub(super) fn arrive_at_all(&mut self, status: RoundStatus) {
         self.publish(status, Awaited::NodeThenLeaders);
     }
 
@@ -406,78 +420,17 @@ impl Operation {
     /// Ends the operation after the barrier of the node failed: no further round is possible.
     fn fail(&mut self, failure: Failure) {
         self.awaited = Awaited::Nothing;
-        self.is_known_good = false;
+        self.outcome = KnownOutcome::Unknown;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
         }
         self.error = self.error.take().or(Some(failure));
         self.finish(0);
     }
-
-    // The overlap replay: ranks fill the buffers of a round again, one after the other.
-
-    /// The places on this node of the ranks of a block.
-    fn places_in(&self, block: u32) -> Range<usize> {
-        match self.group.internode.as_ref().filter(|_| self.is_exchanging) {
-            Some(internode) => internode.nodes.places_in(block),
-            None => 0..self.group.shared.ranks(),
-        }
-    }
-
-    fn block_count(&self) -> u32 {
-        let internode = self.group.internode.as_ref().filter(|_| self.is_exchanging);
-        internode.map_or(1, |internode| internode.nodes.block_count())
-    }
-
-    /// Begins a block, or ends the replay. The blocks with the highest ranks come last.
-    fn begin_block(&mut self, block: u32, status: RoundStatus) {
-        if block == self.block_count() {
-            self.phase = Phase::Round;
-            return self.after_fill(status);
-        }
-        let place = self.places_in(block).start;
-        self.begin_replay_step(ReplayStep { block, place, pass: 0, is_held: false, status });
-    }
-
-    fn begin_replay_step(&mut self, replay: ReplayStep) {
-        let places = self.places_in(replay.block);
-        let me = self.group.shared.place();
-        let is_in_block = places.contains(&me);
-        if is_in_block && replay.place == me {
-            self.refill(replay.pass == 0, replay.is_held);
-        }
-        self.phase = Phase::Replay(replay);
-        // For a rank whose turn is still to come, `has_more` is about the first fill. The rank begins the
-        // round anew in its turn.
-        let status = RoundStatus { more: is_in_block && self.has_more(), ..RoundStatus::NEUTRAL };
-        let is_last = replay.place + 1 >= places.end;
-        if is_last && self.is_exchanging { self.arrive_at_all(status) } else { self.arrive_at_node(status) }
-    }
-
-    fn after_replay_step(&mut self, replay: ReplayStep, status: RoundStatus, barrier: Barriers) {
-        if status.good_end != u64::MAX {
-            self.phase = Phase::Round;
-            return self.after_fill(status);
-        }
-        let places = self.places_in(replay.block);
-        if replay.place + 1 < places.end {
-            let is_held = replay.is_held || status_of(self.group.shared.as_ref(), barrier, replay.place).more;
-            self.begin_replay_step(ReplayStep { place: replay.place + 1, is_held, ..replay });
-        } else if status.more {
-            self.begin_replay_step(ReplayStep {
-                place: places.start,
-                pass: replay.pass + 1,
-                is_held: false,
-                ..replay
-            });
-        } else {
-            self.begin_block(replay.block + 1, replay.status);
-        }
-    }
 }
 
 /// The result of the survey. `more` is true if the nodes have bytes for each other.
-fn surveyed(own_first: u64, values: LeaderValues, has_idle: bool) -> RoundStatus {
+fn surveyed_status(own_first: u64, values: LeaderValues, has_idle: bool) -> RoundStatus {
     let survey = Survey::of_lanes(values);
     let is_exchanging = survey.needs_exchange(has_idle);
     let next = if is_exchanging { survey.first } else { own_first };

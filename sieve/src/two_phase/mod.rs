@@ -32,6 +32,7 @@ mod executor;
 mod internode;
 mod io;
 mod node_group;
+mod replay;
 mod round_status;
 mod rounds;
 
@@ -41,7 +42,7 @@ use crate::{Direction, Target, Transferred};
 pub use capulet_plan::grid::PAGE_BYTES;
 
 pub use executor::Operation;
-pub use internode::{NodeExchange, Nodes, decline_exchange};
+pub use internode::{NodeExchange, Nodes, Surveyed, decline_exchange};
 pub use node_group::NodeGroup;
 pub use round_status::OPERATION_SLOT;
 

@@ -5,7 +5,9 @@
 
 use std::sync::atomic::Ordering;
 
-use capulet_comm::{Barriers, NodeShared, Result};
+use capulet_comm::{Barriers, ErrorClass, NodeShared, Result};
+
+use crate::KnownOutcome;
 
 /// Slot of a node's first rank. It names the operation that uses the collective buffers next. It belongs
 /// to callers with several operations in flight; this crate does not touch it.
@@ -36,31 +38,60 @@ pub(super) struct RoundStatus {
     pub(super) more: bool,
     /// Whether a node refused a malformed message of another node.
     pub(super) is_refused: bool,
+    /// The largest wire number of an error class ([`ErrorClass::to_wire`]), 0 without an error, or
+    /// [`UNSETTLED`].
+    pub(super) class: u64,
 }
 
 const OVERLAP: u64 = 1;
 const MORE: u64 = 2;
 const REFUSED: u64 = 4;
+/// The error class comes above the flags.
+const CLASS_SHIFT: u32 = 8;
+/// Instead of an error class, and larger than all: the operation ended on some nodes only, and the ranks must
+/// still agree on its outcome.
+pub(super) const UNSETTLED: u64 = 1 << 32;
 
 impl RoundStatus {
     pub(super) const NEUTRAL: Self =
-        Self { next: u64::MAX, good_end: u64::MAX, overlap: false, more: false, is_refused: false };
+        Self { next: u64::MAX, good_end: u64::MAX, overlap: false, more: false, is_refused: false, class: 0 };
 
-    /// The boolean values as bits. The flags of several ranks combine by OR.
+    /// The boolean values as bits, and the error class.
     pub(super) fn flags(self) -> u64 {
         let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
-        flag(self.overlap, OVERLAP) | flag(self.more, MORE) | flag(self.is_refused, REFUSED)
+        flag(self.overlap, OVERLAP)
+            | flag(self.more, MORE)
+            | flag(self.is_refused, REFUSED)
+            | self.class << CLASS_SHIFT
     }
 
     pub(super) fn new(next: u64, good_end: u64, flags: u64) -> Self {
         let is_set = |bit: u64| flags & bit != 0;
-        Self { next, good_end, overlap: is_set(OVERLAP), more: is_set(MORE), is_refused: is_set(REFUSED) }
+        Self {
+            next,
+            good_end,
+            overlap: is_set(OVERLAP),
+            more: is_set(MORE),
+            is_refused: is_set(REFUSED),
+            class: flags >> CLASS_SHIFT,
+        }
+    }
+
+    /// The outcome of the access on all ranks, of a status that all ranks know.
+    pub(super) fn outcome(self) -> KnownOutcome {
+        let refused = if self.is_refused { ErrorClass::Io.to_wire() } else { 0 };
+        match ErrorClass::from_wire(self.class.max(refused)) {
+            _ if self.class >= UNSETTLED => KnownOutcome::Unknown,
+            Some(class) => KnownOutcome::Failed(class),
+            None => KnownOutcome::Good,
+        }
     }
 
     /// Combines two statuses.
     pub(super) fn combine(self, other: Self) -> Self {
         let flags = self.flags() | other.flags();
-        Self::new(self.next.min(other.next), self.good_end.min(other.good_end), flags)
+        let status = Self::new(self.next.min(other.next), self.good_end.min(other.good_end), flags);
+        Self { class: self.class.max(other.class), ..status }
     }
 }
 

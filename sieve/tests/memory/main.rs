@@ -138,8 +138,14 @@ impl Topology {
         let blocks = vec![node as u32; ranks];
         let nodes = Nodes::new(node, &vec![ranks; case.nodes], blocks, case.nodes as u32);
         let channel = case.is_leader(rank).then(|| self.channels[node].clone() as Arc<dyn Leaders>);
-        let internode =
-            NodeExchange { nodes: Arc::new(nodes), leaders: channel, may_exchange: true, operation: 1 };
+        let internode = NodeExchange {
+            nodes: Arc::new(nodes),
+            leaders: channel,
+            may_exchange: true,
+            unit_bytes: 1,
+            operation: 1,
+            surveyed: None,
+        };
         NodeGroup::among(internode, buffer, COLLECTIVE_BUFFER_BYTES as u64, 0, grain)
     }
 }

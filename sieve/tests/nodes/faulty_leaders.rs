@@ -41,7 +41,9 @@ impl Leaders for FaultyLeaders {
                     return Err(capulet_comm::Error::Disagreement { what: "a message that a test breaks" });
                 }
             }
-            MessageFault::Request { at, place, with } if message[8] == REQUEST => {
+            MessageFault::Request { at, place, with }
+                if message[8] == REQUEST && message.len() > HEAD_BYTES =>
+            {
                 if self.seen.fetch_add(1, Ordering::Relaxed) == at {
                     let place = HEAD_BYTES + place % (message.len() - HEAD_BYTES);
                     if with % 5 == 0 { message.truncate(place) } else { message[place] ^= with }

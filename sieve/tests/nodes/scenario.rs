@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use capulet_comm::Leaders;
 use capulet_comm::local::{LocalBuffer, LocalLeaders};
+use capulet_comm::{CombinedOfNodes, Leaders, NodeValues};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
-use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation, decline_exchange};
+use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation, Surveyed, decline_exchange};
 use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
 
 use crate::placement;
@@ -48,6 +48,8 @@ pub(crate) struct Scenario {
     pub(crate) may_exchange: Vec<bool>,
     /// A node that has no shared memory. For scenarios of one call only.
     pub(crate) without: Option<usize>,
+    /// Whether the ranks took the survey together with an agreement, before the operation.
+    pub(crate) is_surveyed: bool,
 }
 
 impl Shape {
@@ -205,6 +207,26 @@ fn buffers_of(scenario: &Scenario) -> Vec<Arc<LocalBuffer>> {
     buffers.into_iter().flatten().map(Arc::new).collect()
 }
 
+/// The survey as the ranks of a node know it before an operation.
+fn surveyed(scenario: &Scenario, accesses: &[Access], node: usize) -> Option<Surveyed> {
+    let of_node = |node: usize| {
+        let of_rank = |rank: usize| {
+            let span = Some(accesses[rank].span());
+            Surveyed::values(span, scenario.may_exchange[node], scenario.is_surveyed, 1)
+        };
+        let values = scenario.ranks_of(node).into_iter().map(of_rank);
+        values.reduce(|mut left, right| {
+            for lane in 0..left.values.len() {
+                left.values[lane] = left.ops[lane].apply(left.values[lane], right.values[lane]);
+            }
+            left
+        })
+    };
+    let nodes: Vec<NodeValues> = (0..scenario.node_count()).filter_map(of_node).collect();
+    let all = nodes.iter().map(|node| node.values).reduce(nodes[0].join).expect("there is a node");
+    Surveyed::of(CombinedOfNodes { own: nodes[node].values, all })
+}
+
 /// Runs the scenario. `files` has one handle for each rank.
 pub(crate) fn run(
     scenario: &Scenario,
@@ -236,7 +258,9 @@ pub(crate) fn run(
             nodes: Arc::new(scenario.nodes(node)),
             leaders: (scenario.ranks_of(node)[0] == rank).then(|| wrapped[call][node].clone()),
             may_exchange: scenario.may_exchange[node],
+            unit_bytes: 1,
             operation: call as u32,
+            surveyed: surveyed(scenario, &accesses[call], node),
         }
     };
     let start = |rank: usize, call: usize| {

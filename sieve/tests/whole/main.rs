@@ -309,7 +309,9 @@ fn teams(scenario: &Scenario, number: usize, agreed: &Agreed) -> (Vec<NodeGroup>
                     nodes: known.clone(),
                     leaders: (members[0] == rank).then(|| channel.clone()),
                     may_exchange: true,
+                    unit_bytes: 1,
                     operation: number as u32,
+                    surveyed: None,
                 };
                 NodeGroup::among(internode, buffer, bytes, scenario.stripe_bytes, agreed.grain)
             };

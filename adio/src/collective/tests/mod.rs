@@ -86,7 +86,9 @@ impl Simulation {
             nodes: Arc::new(Nodes::new(node, &aggregators, vec![node as u32; size], self.nodes as u32)),
             leaders: is_leader.then(|| data.clone()),
             may_exchange: true,
+            unit_bytes: 1,
             operation: number as u32,
+            surveyed: None,
         };
         OperationContext {
             internode: several.then(internode),

@@ -24,6 +24,7 @@ use crate::Direction;
 use crate::choice::{Agreed, Plan, Resources, Summary, choose};
 use crate::grid::{Grid, are_in_order};
 use crate::way::Holes;
+use crate::wire::DIRECT_NODES_MAX;
 
 pub use count::Count;
 use setup::span_of;
@@ -84,17 +85,25 @@ fn two_phase(parts: &[RankPart], setup: &Setup, agreed: &Agreed, limits: Limits)
     CollectiveSteps { grid, exchanges, node_sets, messages }
 }
 
-/// Messages between leaders: a reduction for each step, of which the first is the survey, and in each
-/// round for each pair of nodes that meet a request, a receipt and, for a read, a reply.
+/// Messages between leaders: a reduction for each step, of which the first is the survey, and the messages
+/// for each pair of nodes that meet in a round. A few leaders reduce directly: a write then has one request
+/// from each leader to each other in a round, a read a request and a reply for each pair that meets. More
+/// leaders reduce along a tree, and have a receipt for each request.
 fn count_messages(setup: &Setup, exchanges: bool, node_sets: &[NodeSet]) -> Count {
-    let others = setup.nodes() as u64 - 1;
-    if others == 0 || !exchanges {
-        return Count::exactly(2 * others);
+    let nodes = setup.nodes() as u64;
+    let is_direct = nodes <= DIRECT_NODES_MAX;
+    let reduction = if is_direct { nodes * (nodes - 1) } else { 2 * (nodes - 1) };
+    if nodes == 1 || !exchanges {
+        return Count::exactly(reduction);
     }
     let totals = &node_sets[0].totals;
-    let parcels = if setup.direction == Direction::Read { 3 } else { 2 };
+    let data = match (setup.direction, is_direct) {
+        (Direction::Write, true) => totals.rounds.saturating_mul(reduction),
+        (Direction::Write, false) | (Direction::Read, true) => totals.pairs.saturating_mul(2),
+        (Direction::Read, false) => totals.pairs.saturating_mul(3),
+    };
     let steps = 1 + totals.rounds + 1;
-    let known = (2 * others * steps).saturating_add(totals.pairs * parcels);
+    let known = (reduction * steps).saturating_add(data);
     let is_exact = node_sets[0].is_whole && !totals.is_split && !totals.is_overlapped;
     Count { least: known, most: if is_exact { known } else { u64::MAX } }
 }

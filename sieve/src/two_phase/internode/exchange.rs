@@ -1,9 +1,15 @@
 //! One step of an operation between the nodes, at a leader.
 //!
 //! A leader sends one request to each node that its ranks meet. The request has what the ranks packed for
-//! this node. The leader processes the requests that arrive and sends a receipt for each. In a read it
-//! also answers the requests of the last step, for which the aggregators have read the buffers meanwhile.
-//! When all receipts and replies have arrived, it enters the reduction of the step.
+//! this node. The leader processes the requests that arrive. In a read it also answers the requests of the
+//! last step, for which the aggregators have read the buffers meanwhile. Each step ends with a reduction:
+//!
+//! * Few leaders reduce directly. In a write each sends a request to each other, even if it is empty, and
+//!   enters the reduction when it has processed the requests of all others: two messages, one after the other.
+//!   In a read it enters the reduction at once, because the marks of other ranks change nothing for the
+//!   requester: one message time. It reports a malformed request in the next step.
+//! * More leaders send a receipt for each request. A leader enters the reduction when all receipts and replies
+//!   have arrived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +21,7 @@ use super::fragment::{Fragments, HEADER_BYTES, Header, Malformed};
 use super::leader_reduction::{DISAGREE, HEAD_BYTES, Kind, LeaderReduction, LeaderValues, PeerMessage};
 use super::outgoing::ENTRY_BYTES;
 use super::remote_ranks::{Domain, RemoteRanks, RequestMode, RequestResult};
-use super::survey::{Survey, join_status};
+use super::survey::{Survey, join_status, status_of_values};
 use crate::counters::Counters;
 use crate::two_phase::NodeGroup;
 use crate::two_phase::round_status::{RoundStatus, packed_bytes_of};
@@ -51,7 +57,12 @@ pub(in crate::two_phase) struct Exchange {
     remote_ranks: RemoteRanks,
     direction: Direction,
     step: Option<Step>,
+    /// Whether the first step is the survey.
+    has_survey: bool,
+    /// Receipts that are still to come, of more than a few leaders.
     receipts_due: usize,
+    /// Requests that are still to come before this leader enters the reduction, of few leaders that write.
+    requests_due: usize,
     replies_due: usize,
     /// The bytes requested in the last step (`requested`) and in this one (`requesting`), by node.
     requested: BTreeMap<usize, Vec<Destination>>,
@@ -60,6 +71,8 @@ pub(in crate::two_phase) struct Exchange {
     pending_requests: Vec<PeerMessage>,
     /// The part of another node's message that was malformed.
     refused: Option<&'static str>,
+    /// Whether the malformed message is still to be reported to the other nodes.
+    reports_refused: bool,
 }
 
 impl Exchange {
@@ -69,12 +82,15 @@ impl Exchange {
             remote_ranks: RemoteRanks::new(),
             direction,
             step: None,
+            has_survey: false,
             receipts_due: 0,
+            requests_due: 0,
             replies_due: 0,
             requested: BTreeMap::new(),
             requesting: BTreeMap::new(),
             pending_requests: Vec::new(),
             refused: None,
+            reports_refused: false,
         }
     }
 
@@ -86,15 +102,26 @@ impl Exchange {
         step: Step,
         counters: &Counters,
     ) -> Result<()> {
-        self.reduction.begin([step.status.next, step.status.good_end, step.status.flags()], join_status);
+        let is_refused = step.status.is_refused || std::mem::take(&mut self.reports_refused);
+        let status = RoundStatus { is_refused, ..step.status };
+        self.reduction.begin([status.next, status.good_end, status.flags()], join_status);
         self.step = Some(step);
         self.requested = std::mem::take(&mut self.requesting);
         self.replies_due = self.requested.len();
         self.answer_pending_requests(group, step, counters)?;
-        for (node, message) in self.collect(group, step)? {
-            Counters::add(&counters.exchanged_bytes, (message.len() - HEAD_BYTES) as u64);
-            Counters::add(&counters.exchange_messages, 1);
-            self.receipts_due += 1;
+        let mut messages = self.collect(group, step)?;
+        if self.reduction.is_direct && self.direction == Direction::Write && step.marked.is_some() {
+            for node in self.reduction.others() {
+                messages.entry(node).or_insert_with(|| self.reduction.message(Kind::Request));
+                self.requests_due += 1;
+            }
+        }
+        for (node, message) in messages {
+            if message.len() > HEAD_BYTES {
+                Counters::add(&counters.exchanged_bytes, (message.len() - HEAD_BYTES) as u64);
+                Counters::add(&counters.exchange_messages, 1);
+            }
+            self.receipts_due += usize::from(!self.reduction.is_direct);
             self.reduction.send(node, message)?;
         }
         Ok(())
@@ -153,12 +180,21 @@ impl Exchange {
                 Kind::Up | Kind::Down | Kind::Abort => return Err(DISAGREE),
             }
         }
-        let ready = self.receipts_due == 0 && self.replies_due == 0;
-        self.reduction.advance(ready)
+        let ready = if self.reduction.is_direct {
+            self.requests_due == 0
+        } else {
+            self.receipts_due == 0 && self.replies_due == 0
+        };
+        let values = self.reduction.advance(ready)?;
+        // The replies come before the values of their senders, unless a request was refused.
+        let is_refused = values.is_some_and(|values| status_of_values(values).is_refused);
+        if values.is_some() && self.replies_due > 0 && !is_refused {
+            return Err(DISAGREE);
+        }
+        Ok(values)
     }
 
-    /// Processes the request of another node. A malformed request ends the operation on all ranks, by way
-    /// of its receipt.
+    /// Processes the request of another node. A malformed request ends the operation on all ranks.
     fn receive_request(&mut self, group: &NodeGroup, message: PeerMessage) -> Result<()> {
         let step = self.step.ok_or(DISAGREE)?;
         let mode = match self.direction {
@@ -182,9 +218,17 @@ impl Exchange {
                 RoundStatus { is_refused: true, ..RoundStatus::NEUTRAL }
             }
         };
-        let mut receipt = self.reduction.message(Kind::Receipt);
-        receipt.push(status.flags() as u8);
-        self.reduction.send(message.from, receipt)?;
+        if !self.reduction.is_direct {
+            let mut receipt = self.reduction.message(Kind::Receipt);
+            receipt.push(status.flags() as u8);
+            self.reduction.send(message.from, receipt)?;
+        } else if self.direction == Direction::Write {
+            self.requests_due = self.requests_due.checked_sub(1).ok_or(DISAGREE)?;
+            let [_, _, own] = self.reduction.own();
+            *own |= status.flags();
+        } else {
+            self.reports_refused |= status.is_refused;
+        }
         if self.direction == Direction::Read && !status.is_refused {
             self.pending_requests.push(message);
         }
@@ -223,6 +267,7 @@ impl Exchange {
 
     /// Begins the first step, the survey: where the bytes of the nodes lie.
     pub(in crate::two_phase) fn begin_survey(&mut self, survey: Survey) {
+        self.has_survey = true;
         self.reduction.begin(survey.values(), Survey::join);
     }
 
@@ -234,6 +279,12 @@ impl Exchange {
     /// The part of another node's message that was malformed in this step, if any.
     pub(in crate::two_phase) fn take_refused(&mut self) -> Option<&'static str> {
         self.refused.take()
+    }
+
+    /// After an error between the leaders: whether it ends the operation on all nodes. If a leader has failed
+    /// in the survey, other nodes may gather on their own.
+    pub(in crate::two_phase) fn has_ended_all(&self) -> bool {
+        !self.has_survey || self.reduction.aborted_in() != Some(1)
     }
 
     /// Ends the operation for all nodes.

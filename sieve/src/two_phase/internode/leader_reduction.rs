@@ -1,10 +1,14 @@
 //! The steps that leaders take together: messages with a step and a kind, and in each step one reduction
 //! over all leaders.
 //!
-//! A leader enters the reduction of a step when all requests that it sent in the step are answered. So
-//! when the reduction is over, no message of the step is in flight, however many leaders met, and no
-//! leader needs to count messages. A reduction over k nodes costs 2 (k - 1) messages in all, at a depth
-//! of 2 ceil(log2 k), on the binomial tree.
+//! Up to [`tree::DIRECT_MAX`] leaders reduce directly: each sends its values to each other, k (k - 1)
+//! messages, none after another. Messages of one sender keep their order. So a leader that has the values of
+//! all others has all their earlier messages of the step too.
+//!
+//! More leaders reduce along the binomial tree: 2 (k - 1) messages, at a depth of 2 ceil(log2 k). A leader
+//! enters the reduction when all requests that it sent in the step are answered.
+//!
+//! Either way no message of the step is in flight when the reduction is over, however many leaders met.
 
 use std::sync::Arc;
 
@@ -20,7 +24,8 @@ pub(super) const HEAD_BYTES: usize = 12;
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Towards the root of the tree: the combined values of a subtree.
+    /// Towards the root of the tree: the combined values of a subtree. In a direct reduction: the values of a
+    /// leader.
     Up = 1,
     /// Away from the root: the combined values of all leaders.
     Down = 2,
@@ -69,19 +74,28 @@ pub(super) struct LeaderReduction {
     early: Vec<Message>,
     own: LeaderValues,
     combine: Combine,
-    /// The nodes directly below this one in the tree, with the values that they sent.
+    /// Whether the leaders send their values directly to each other.
+    pub(super) is_direct: bool,
+    /// The nodes that send their values to this one, in order, with the values: those directly below this one
+    /// in the tree, or all others.
     children: Vec<(usize, Option<LeaderValues>)>,
     is_up: bool,
     result: Option<LeaderValues>,
-    /// A leader has ended the operation, and has told all others.
-    is_aborted: bool,
+    /// The step in which a leader has ended the operation, and has told all others.
+    aborted_in: Option<u32>,
     pub(super) messages_received: u64,
 }
 
 impl LeaderReduction {
     pub(super) fn new(leaders: Arc<dyn Leaders>, operation: u32) -> Self {
-        let below = tree::children(leaders.node() as u32, leaders.nodes() as u32);
-        let children = below.map(|child| (child as usize, None)).collect();
+        let (node, nodes) = (leaders.node() as u32, leaders.nodes() as u32);
+        let is_direct = is_direct(leaders.nodes());
+        let senders: Vec<u32> = if is_direct {
+            (0..nodes).filter(|other| *other != node).collect()
+        } else {
+            tree::children(node, nodes).collect()
+        };
+        let children = senders.into_iter().map(|sender| (sender as usize, None)).collect();
         Self {
             leaders,
             operation,
@@ -89,10 +103,11 @@ impl LeaderReduction {
             early: Vec::new(),
             own: LeaderValues::default(),
             combine: |left, _| left,
+            is_direct,
             children,
             is_up: true,
             result: None,
-            is_aborted: false,
+            aborted_in: None,
             messages_received: 0,
         }
     }
@@ -137,13 +152,17 @@ impl LeaderReduction {
                 Kind::Down => {
                     let values = values_of(body)?;
                     let parent = tree::parent(self.leaders.node() as u32);
-                    if parent != Some(message.from as u32) || !self.is_up || self.result.is_some() {
+                    if self.is_direct
+                        || parent != Some(message.from as u32)
+                        || !self.is_up
+                        || self.result.is_some()
+                    {
                         return Err(DISAGREE);
                     }
                     self.send_down(values)?;
                 }
                 Kind::Abort => {
-                    self.is_aborted = true;
+                    self.aborted_in = self.aborted_in.or(Some(step_of(&message.bytes)));
                     return Err(Error::Elsewhere { class: ErrorClass::Other });
                 }
                 Kind::Request | Kind::Receipt | Kind::Reply => {
@@ -182,9 +201,12 @@ impl LeaderReduction {
     }
 
     /// Returns the combined values of all leaders, when they are known and all messages of this leader
-    /// are sent. `ready` is whether all requests that were sent in this step are answered.
+    /// are sent. `ready` is whether this leader may enter the reduction: among leaders in a tree, all
+    /// requests that it sent in this step are answered.
     pub(super) fn advance(&mut self, ready: bool) -> Result<Option<LeaderValues>> {
-        if ready && !self.is_up && self.children.iter().all(|(_, values)| values.is_some()) {
+        if self.is_direct {
+            self.advance_direct(ready)?;
+        } else if ready && !self.is_up && self.children.iter().all(|(_, values)| values.is_some()) {
             let below = self.children.iter().filter_map(|(_, values)| *values);
             let values = below.fold(self.own, self.combine);
             self.is_up = true;
@@ -195,6 +217,23 @@ impl LeaderReduction {
         }
         let gone = self.leaders.is_sent()?;
         Ok(self.result.filter(|_| gone))
+    }
+
+    fn advance_direct(&mut self, ready: bool) -> Result<()> {
+        if ready && !self.is_up {
+            self.is_up = true;
+            for (other, _) in &self.children {
+                self.send_values(Kind::Up, *other, self.own)?;
+            }
+        }
+        if self.is_up && self.result.is_none() && self.children.iter().all(|(_, values)| values.is_some()) {
+            let own = (self.leaders.node(), Some(self.own));
+            let before = self.children.partition_point(|(other, _)| *other < own.0);
+            let (lower, higher) = self.children.split_at(before);
+            let all = lower.iter().chain([&own]).chain(higher).filter_map(|(_, values)| *values);
+            self.result = all.reduce(self.combine);
+        }
+        Ok(())
     }
 
     fn send_down(&mut self, values: LeaderValues) -> Result<()> {
@@ -212,16 +251,36 @@ impl LeaderReduction {
         self.send(node, message)
     }
 
+    /// The other nodes.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.leaders.node();
+        (0..self.leaders.nodes()).filter(move |node| *node != own)
+    }
+
+    /// The step in which a leader ended the operation, counted from 1. All leaders that were told so agree on
+    /// it, unless two leaders ended the operation.
+    pub(super) fn aborted_in(&self) -> Option<u32> {
+        self.aborted_in
+    }
+
     /// Tells all leaders that this one ends the operation. They end it too, whatever step they are in.
     pub(super) fn abort(&mut self) {
-        if std::mem::replace(&mut self.is_aborted, true) {
+        if self.aborted_in.is_some() {
             return;
         }
-        for node in (0..self.leaders.nodes()).filter(|node| *node != self.leaders.node()) {
+        self.aborted_in = Some(self.step);
+        for node in self.others() {
             // A leader that cannot be reached has failed already.
             let _ = self.leaders.send(node, self.message(Kind::Abort));
         }
     }
+}
+
+const _: () = assert!(tree::DIRECT_MAX as u64 == capulet_plan::wire::DIRECT_NODES_MAX);
+
+/// Whether the leaders of so many nodes reduce directly.
+pub(in crate::two_phase) fn is_direct(nodes: usize) -> bool {
+    nodes <= tree::DIRECT_MAX as usize
 }
 
 pub(super) const DISAGREE: Error = Error::Disagreement { what: "the messages between nodes" };
@@ -292,7 +351,8 @@ mod tests {
                     begin(&mut reductions[node], node, steps[node]);
                 }
             }
-            assert_eq!(ends[0].messages_sent(), 20 * 2 * (nodes as u64 - 1));
+            let of_step = if is_direct(nodes) { nodes * (nodes - 1) } else { 2 * (nodes - 1) };
+            assert_eq!(ends[0].messages_sent(), 20 * of_step as u64);
         }
     }
 

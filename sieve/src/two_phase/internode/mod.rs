@@ -21,9 +21,10 @@ use std::sync::Arc;
 use capulet_comm::wait_until;
 
 pub(super) use exchange::{Exchange, Step};
-pub(super) use leader_reduction::LeaderValues;
+pub(super) use leader_reduction::{LeaderValues, is_direct};
 pub use nodes::{NodeExchange, Nodes};
 pub(super) use outgoing::{Area, Outgoing};
+pub use survey::Surveyed;
 pub(super) use survey::{Survey, status_of_values};
 
 use crate::{Direction, Failure};

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use capulet_comm::Leaders;
 
+use super::survey::Surveyed;
+
 /// The nodes of a group and the part of each in a round, seen from one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
@@ -86,9 +88,16 @@ pub struct NodeExchange {
     /// Whether this node may move bytes of the file for other nodes. If one node may not, the nodes do
     /// not exchange.
     pub may_exchange: bool,
+    /// Nodes that exchange nothing never write to one unit of the file of this many bytes. 1 if nodes may write to
+    /// neighboring bytes at the same time.
+    pub unit_bytes: u64,
     /// The number of the operation. It is the same on all nodes, and differs from the numbers of recent
     /// operations of the same leaders.
     pub operation: u32,
+    /// The survey, if the ranks took it together with an agreement. It is the same on all ranks of a node, and
+    /// the values of all nodes are the same on all ranks. `None` on all ranks if the survey is the first step
+    /// of the operation.
+    pub surveyed: Option<Surveyed>,
 }
 
 #[cfg(test)]

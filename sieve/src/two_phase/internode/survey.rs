@@ -1,5 +1,8 @@
 //! The values that the leaders combine: the survey of the nodes, and the round status.
 
+use std::ops::Range;
+
+use capulet_comm::{CombinedOfNodes, NodeValues, ReduceOp};
 use capulet_plan::grid::are_in_order;
 
 use super::leader_reduction::LeaderValues;
@@ -19,9 +22,57 @@ pub(in crate::two_phase) struct Survey {
     pub(in crate::two_phase) able: bool,
 }
 
+/// A survey that the ranks took together with an agreement, before the access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Surveyed {
+    pub(in crate::two_phase) own_first: u64,
+    pub(in crate::two_phase) all: LeaderValues,
+}
+
+/// Set in the flags of a survey: every node knows whether it has collective buffers.
+const IS_KNOWN: u64 = 4;
+
+impl Surveyed {
+    /// The values of one rank, for the agreement. `span` is its part of the file, `None` if it has none.
+    /// `may_exchange` is that of [`NodeExchange`](super::NodeExchange). `is_known` is whether this rank has
+    /// used collective buffers that are large enough. `unit_bytes` is that of the same type.
+    pub fn values(
+        span: Option<Range<u64>>,
+        may_exchange: bool,
+        is_known: bool,
+        unit_bytes: u64,
+    ) -> NodeValues {
+        let span = span.filter(|span| !span.is_empty());
+        let (first, end) = span.map_or((u64::MAX, 0), |span| (span.start, span.end));
+        let survey = Survey { first, end, ascending: true, able: may_exchange };
+        let [first, end, flags] = survey.in_units_of(unit_bytes).values();
+        NodeValues {
+            values: [first, end, flags | if is_known { IS_KNOWN } else { 0 }],
+            ops: [ReduceOp::Min, ReduceOp::Max, ReduceOp::BitAnd],
+            join: Survey::join,
+        }
+    }
+
+    /// The result of the agreement: `None` if some node does not know yet whether it has collective buffers.
+    /// Then the survey is the first step of the access.
+    pub fn of(combined: CombinedOfNodes) -> Option<Self> {
+        let is_known = combined.all[2] & IS_KNOWN != 0;
+        is_known.then_some(Self { own_first: combined.own[0], all: combined.all })
+    }
+}
+
 impl Survey {
     /// The summary of a node that has no shared memory.
     pub(super) const UNABLE: Self = Self { first: u64::MAX, end: 0, ascending: true, able: false };
+
+    /// The summary of all units that have bytes of this one.
+    pub(in crate::two_phase) fn in_units_of(self, unit_bytes: u64) -> Self {
+        if self.first >= self.end {
+            return self;
+        }
+        let end = self.end.checked_next_multiple_of(unit_bytes).unwrap_or(u64::MAX);
+        Self { first: self.first - self.first % unit_bytes, end, ..self }
+    }
 
     pub(super) fn values(self) -> LeaderValues {
         [self.first, self.end, u64::from(self.ascending) | u64::from(self.able) << 1]
@@ -33,6 +84,7 @@ impl Survey {
 
     /// Combines the summaries of two neighboring ranges of nodes, the lower nodes on the left.
     pub(super) fn join(left: LeaderValues, right: LeaderValues) -> LeaderValues {
+        let known = left[2] & right[2] & IS_KNOWN;
         let (left, right) = (Self::of_lanes(left), Self::of_lanes(right));
         let apart = are_in_order(&(left.first..left.end), &(right.first..right.end));
         let joined = Self {
@@ -41,7 +93,8 @@ impl Survey {
             ascending: left.ascending && right.ascending && apart,
             able: left.able && right.able,
         };
-        joined.values()
+        let [first, end, flags] = joined.values();
+        [first, end, flags | known]
     }
 
     /// Whether the nodes exchange: they have bytes for each other, and collective buffers to put them in.
@@ -66,6 +119,20 @@ mod tests {
 
     fn survey(first: u64, end: u64) -> LeaderValues {
         Survey { first, end, ascending: true, able: true }.values()
+    }
+
+    #[test]
+    fn nodes_with_bytes_in_one_unit_exchange() {
+        let joined = |unit_bytes: u64| {
+            let parts = [(0, 10), (10, 20)].map(|(first, end)| {
+                let part = Survey { first, end, ascending: true, able: true };
+                part.in_units_of(unit_bytes).values()
+            });
+            Survey::of_lanes(Survey::join(parts[0], parts[1])).needs_exchange(false)
+        };
+        assert_eq!([1, 2, 5, 4, 8, 64].map(joined), [false, false, false, true, true, true]);
+        let none = Survey { first: u64::MAX, end: 0, ascending: true, able: true };
+        assert_eq!(none.in_units_of(8), none);
     }
 
     #[test]
