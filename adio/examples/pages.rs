@@ -1,7 +1,7 @@
 //! Several nodes on storage that writes whole pages back. The page lock keeps their writes apart. Each write
-//! begins with a lock of the storage and ends with a sync, and each read begins with a lock. With the promise that no two
-//! nodes write to one page, no access locks or refreshes. A failure of one rank in a sync or a close is an error
-//! on all ranks.
+//! begins with a lock of the storage and ends with a sync, and each read begins with a lock. With the promise
+//! that no two nodes write to one page, no access locks or refreshes. A failure of one rank in a sync or a
+//! close is an error on all ranks.
 //!
 //! Run with `mpiexec -n 4 -x CAPULET_NODES=2 target/openmpi/debug/examples/pages FILE`. Rank 0 prints one
 //! line.

@@ -67,8 +67,9 @@ impl File {
         Ok(())
     }
 
-    /// The file, with a lock of pages if nodes cache pages and several nodes may write to it. The ranks of one node
-    /// lock pages too if the job has other nodes, which may open the file on their own. Collective then.
+    /// The file, with a lock of pages if nodes cache pages and several nodes may write to it. The ranks of
+    /// one node lock pages too if the job has other nodes, which may open the file on their own. Collective
+    /// then.
     pub(crate) fn with_pages(mut self) -> Result<Self> {
         let caches = !self.common_caps.contains(Caps::BYTE_WRITES) && self.mode.writes();
         let is_promised = self.state().hints.exclusive_pages;
@@ -84,8 +85,8 @@ impl File {
         Ok(self)
     }
 
-    /// Makes the lock that the hints ask for, unless there is a lock. With `of_pages` the lock is a lock of pages.
-    /// Collective.
+    /// Makes the lock that the hints ask for, unless there is a lock. With `of_pages` the lock is a lock of
+    /// pages. Collective.
     fn install_lock(&self, of_pages: bool) -> Result<()> {
         let made = if self.lock.get().is_none() { self.make_lock().map(Some) } else { Ok(None) };
         // No rank locks anything before all ranks can, and no rank keeps a lock that other ranks lack.
@@ -220,8 +221,8 @@ impl File {
         Ok(FileSystemLock::new(Arc::clone(&self.storage), limit, progress))
     }
 
-    /// Shows that a lock of the storage on one node excludes the other nodes: the first rank locks a byte behind all
-    /// data, and the leaders of the other nodes must not get it. Collective.
+    /// Shows that a lock of the storage on one node excludes the other nodes: the first rank locks a byte
+    /// behind all data, and the leaders of the other nodes must not get it. Collective.
     fn prove_locks_of_storage(&self) -> Result<()> {
         const PROBED: Range<u64> = (i64::MAX as u64) - (1 << 12)..(i64::MAX as u64) - (1 << 12) + 1;
         let try_lock = || self.storage.try_lock(PROBED, LockMode::Exclusive).map_err(Error::from);

@@ -370,8 +370,8 @@ fn open_storage(
 }
 
 /// Agrees on the outcome of an open. Returns the file of this rank, if the rank has opened one, and the
-/// capabilities that the file has on all ranks that have opened it. If a rank failed, or if the ranks have opened
-/// different files, all ranks close their files and return an error.
+/// capabilities that the file has on all ranks that have opened it. If a rank failed, or if the ranks have
+/// opened different files, all ranks close their files and return an error.
 fn opened_by_all(
     channel: &dyn Agree,
     own: Result<Option<Arc<dyn DriverFile>>>,

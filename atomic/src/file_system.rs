@@ -11,8 +11,8 @@ use capulet_protocol::Request;
 use crate::lock::LockCounters;
 use crate::{Error, FileLock, Guard, Isolation, Waiting};
 
-/// The offset after the last byte that is locked, which is larger than any file. Drivers lock single bytes behind
-/// it for their own purposes.
+/// The offset after the last byte that is locked, which is larger than any file. Drivers lock single bytes
+/// behind it for their own purposes.
 const DATA_END: u64 = (i64::MAX as u64) - (1 << 16);
 
 /// A lock by the storage, among all processes that open the file. It locks the span of each access.

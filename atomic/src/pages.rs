@@ -1,22 +1,22 @@
 //! [`PageLock`]: isolation on storage whose nodes cache pages, and write whole pages back.
 //!
-//! On such storage (NFS and the like) a write of one byte may write the whole page from the cache of the node.
-//! If the cached page is old, bytes of other nodes are lost. So an access holds its pages, and not only its
-//! bytes, while it moves bytes:
+//! On such storage (NFS and the like) a write of one byte may write the whole page from the cache of the
+//! node. If the cached page is old, bytes of other nodes are lost. So an access holds its pages, and not only
+//! its bytes, while it moves bytes:
 //! * Each access first discards what the node has cached. So a read sees what other nodes wrote before, and a
 //!   write changes current pages.
-//! * A write sends its pages to the storage before it releases them ([`Isolation::publish`]). So the node holds
-//!   no dirty page without a lock.
+//! * A write sends its pages to the storage before it releases them ([`Isolation::publish`]). So the node
+//!   holds no dirty page without a lock.
 //! * Readers share pages. A read without the lock could bring a page into the cache that is older than the
 //!   refresh of a writer on the same node.
 //!
-//! All accesses behave as in atomic mode then. ROMIO gives the same on NFS by a lock of the storage around each
-//! access.
+//! All accesses behave as in atomic mode then. ROMIO gives the same on NFS by a lock of the storage around
+//! each access.
 //!
-//! There are two locks. The lock of the open file orders the ranks that have opened the file together. Then the
-//! access takes a lock of the storage, if the storage has locks, for two reasons. It excludes other opens of the
-//! file (`PnetCDF` opens a file once together, and once on each rank). And clients discard their caches when they
-//! take a lock, so the second lock costs no more than the refresh that it replaces.
+//! There are two locks. The lock of the open file orders the ranks that have opened the file together. Then
+//! the access takes a lock of the storage, if the storage has locks, for two reasons. It excludes other opens
+//! of the file (`PnetCDF` opens a file once together, and once on each rank). And clients discard their
+//! caches when they take a lock, so the second lock costs no more than the refresh that it replaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,8 +48,8 @@ struct Held<'a> {
 }
 
 impl PageLock {
-    /// `lock`, and the lock `storage` of the storage, for pages of `page_bytes` bytes of `file`. `storage` is `None`
-    /// if the storage has no locks, or if `lock` is such a lock. Local.
+    /// `lock`, and the lock `storage` of the storage, for pages of `page_bytes` bytes of `file`. `storage` is
+    /// `None` if the storage has no locks, or if `lock` is such a lock. Local.
     pub fn new(
         lock: Arc<dyn FileLock>,
         storage: Option<Arc<FileSystemLock>>,

@@ -129,8 +129,9 @@ fn bad_arguments(channel: &Channel) {
 }
 
 /// A short allreduce takes only messages between the node leaders: with k nodes k (k - 1) messages for up to
-/// four leaders, else 2 (k - 1). With many lanes the ranks of each node exchange messages too: 2 (N - 1) on one
-/// node, 3 (N - 1) on each of several. A short broadcast takes P - 1 messages. With one rank there are none.
+/// four leaders, else 2 (k - 1). With many lanes the ranks of each node exchange messages too: 2 (N - 1) on
+/// one node, 3 (N - 1) on each of several. A short broadcast takes P - 1 messages. With one rank there are
+/// none.
 fn costs(group: &Arc<Group>) {
     let measured = group.channel().expect("a channel");
     let counting = group.channel().expect("a channel");

@@ -7,12 +7,12 @@ use mpi::ffi;
 use crate::consts;
 use crate::node::simulated_nodes;
 
-/// Variables in which launchers tell the number of processes of `MPI_COMM_WORLD` on this machine: Open MPI, MPICH
-/// (Hydra), MVAPICH.
+/// Variables in which launchers tell the number of processes of `MPI_COMM_WORLD` on this machine: Open MPI,
+/// MPICH (Hydra), MVAPICH.
 const LOCAL_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"];
 
-/// Whether all processes of `MPI_COMM_WORLD` run on this machine. False if the launcher does not tell. The same on
-/// all processes of one machine. Local. MPI must be initialized.
+/// Whether all processes of `MPI_COMM_WORLD` run on this machine. False if the launcher does not tell. The
+/// same on all processes of one machine. Local. MPI must be initialized.
 pub fn is_on_one_machine() -> bool {
     if (2..u64::MAX).contains(&simulated_nodes()) {
         return false;

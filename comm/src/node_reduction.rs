@@ -3,7 +3,8 @@
 //!
 //! Between k nodes the leaders send k (k - 1) messages, none after another, if they are at most
 //! [`tree::DIRECT_MAX`](crate::tree::DIRECT_MAX), else 2 (k - 1) messages along the tree. The ranks of a node
-//! meet twice in their shared memory. On a node without shared memory they send each other 3 (N - 1) messages.
+//! meet twice in their shared memory. On a node without shared memory they send each other 3 (N - 1)
+//! messages.
 
 use capulet_agreement::LANES;
 

@@ -40,9 +40,9 @@ pub struct Hidden<'a> {
     folder: PathBuf,
 }
 
-/// Returns `count` nodes whose frames take `delay_us` microseconds longer, which all tests of this process share.
-/// `None` if this machine cannot have nodes, or if this user is not root; then the calling test is reported as
-/// skipped, with the reason.
+/// Returns `count` nodes whose frames take `delay_us` microseconds longer, which all tests of this process
+/// share. `None` if this machine cannot have nodes, or if this user is not root; then the calling test is
+/// reported as skipped, with the reason.
 ///
 /// # Panics
 /// As [`Nodes::start`].
@@ -199,8 +199,9 @@ impl Nodes {
         Hidden { nodes: self, node, folder: folder.to_owned() }
     }
 
-    /// Lets each node see `folder` through a cache of pages, as an NFS client does: `folder` is an empty folder that
-    /// all nodes share by `tests/cached-fs`, with the options `options`. Blocks until all nodes have mounted it.
+    /// Lets each node see `folder` through a cache of pages, as an NFS client does: `folder` is an empty
+    /// folder that all nodes share by `tests/cached-fs`, with the options `options`. Blocks until all nodes
+    /// have mounted it.
     ///
     /// # Panics
     /// If a node cannot mount there.

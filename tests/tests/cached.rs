@@ -1,5 +1,6 @@
-//! Programs on real nodes whose file system caches pages on each node, as NFS does: `tests/cached-fs`, mounted once
-//! per node. A stale page overwrites bytes of other nodes there, so a layer that is wrong loses bytes.
+//! Programs on real nodes whose file system caches pages on each node, as NFS does: `tests/cached-fs`,
+//! mounted once per node. A stale page overwrites bytes of other nodes there, so a layer that is wrong loses
+//! bytes.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -88,8 +89,8 @@ fn sync_refreshes_readers() {
     }
 }
 
-/// Without page locks bytes are lost: the promise that no two nodes write to one page turns the locks off, and the
-/// program breaks the promise. So the other tests can fail.
+/// Without page locks bytes are lost: the promise that no two nodes write to one page turns the locks off,
+/// and the program breaks the promise. So the other tests can fail.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn broken_promise_loses_bytes() {
@@ -103,8 +104,8 @@ fn broken_promise_loses_bytes() {
     );
 }
 
-/// Locks of the storage keep pages apart if the hint asks for them and one node excludes the other. Otherwise all
-/// ranks get an error that names the mount option.
+/// Locks of the storage keep pages apart if the hint asks for them and one node excludes the other. Otherwise
+/// all ranks get an error that names the mount option.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn locks_of_the_storage_are_tried_before_they_are_trusted() {

@@ -178,8 +178,8 @@ fn atomic_access_costs_one_lock_or_none() {
     }
 }
 
-/// Between nodes, an atomic access without conflict costs two round trips to the word server of the home rank,
-/// and none on the home rank itself. It costs no message.
+/// Between nodes, an atomic access without conflict costs two round trips to the word server of the home
+/// rank, and none on the home rank itself. It costs no message.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn atomic_access_between_nodes_costs_two_round_trips() {
@@ -195,8 +195,8 @@ fn atomic_access_between_nodes_costs_two_round_trips() {
     assert_eq!(cost("atomic"), [locks, 0, calls, 0, 0, round_trips]);
 }
 
-/// The cost of ten writes and ten reads of each rank, which access the file one after another: locks, waits for
-/// locks, system calls, messages, collectives, and operations on words of other ranks.
+/// The cost of ten writes and ten reads of each rank, which access the file one after another: locks, waits
+/// for locks, system calls, messages, collectives, and operations on words of other ranks.
 fn cost_of_ten_writes_and_reads(
     ranks: usize,
     views: &str,

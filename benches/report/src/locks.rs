@@ -21,9 +21,9 @@ pub struct LockRow {
     pub work_ms: u32,
     /// Measured acquisitions of all ranks.
     pub acquisitions: u64,
-    /// The result. `alone`: microseconds for a pair of acquire and release. `fetch`: microseconds. `turns`: percent of the time
-    /// that is not work, or, without work, microseconds for an acquisition. `apart`: the time of two
-    /// ranks divided by that of one. `busy`: milliseconds.
+    /// The result. `alone`: microseconds for a pair of acquire and release. `fetch`: microseconds. `turns`:
+    /// percent of the time that is not work, or, without work, microseconds for an acquisition. `apart`: the
+    /// time of two ranks divided by that of one. `busy`: milliseconds.
     pub value: f64,
     /// The longest wait of any rank, in milliseconds.
     pub longest_wait_ms: f64,

@@ -1,12 +1,13 @@
 //! Discards what a node has cached of a file, on file systems where each node caches what it reads.
 //!
 //! No step discards a dirty page. There are three steps, because no single call works on every file system:
-//! * *A byte lock* is taken and released. NFS clients treat a lock as a point of coherency, and so may others.
-//!   The Linux client of NFS writes its dirty pages back before it takes a lock. Then it invalidates its cached
-//!   pages and attributes. It does so with the mount option `nolock` too ("locking acts as a cache coherency
-//!   point", `do_setlk` in `fs/nfs/file.c`). The next step alone is not enough on NFS: while a file is open for
-//!   writing, a client may see a new change time and keep its pages. On other file systems that refuse locks, the
-//!   file is opened once more instead: clients look at the server at an open (close-to-open consistency).
+//! * *A byte lock* is taken and released. NFS clients treat a lock as a point of coherency, and so may
+//!   others. The Linux client of NFS writes its dirty pages back before it takes a lock. Then it invalidates
+//!   its cached pages and attributes. It does so with the mount option `nolock` too ("locking acts as a cache
+//!   coherency point", `do_setlk` in `fs/nfs/file.c`). The next step alone is not enough on NFS: while a file
+//!   is open for writing, a client may see a new change time and keep its pages. On other file systems that
+//!   refuse locks, the file is opened once more instead: clients look at the server at an open (close-to-open
+//!   consistency).
 //! * *Length and change time* are requested from the server (`AT_STATX_FORCE_SYNC`, statx(2)). FUSE and SMB
 //!   clients discard pages that are older than the answer.
 //! * *Clean pages* are discarded (`POSIX_FADV_DONTNEED`, `posix_fadvise(2)`: "pages that have not yet been
@@ -16,7 +17,8 @@
 //!
 //! If several machines write to a file of NFS, the lock stays until the next refresh releases it and takes it
 //! again. The Linux client extends a write to its whole cached page, or to a larger unit, unless the file is
-//! locked (`nfs_can_extend_write` in `fs/nfs/write.c`). This lock is a second guard of the bytes of other nodes.
+//! locked (`nfs_can_extend_write` in `fs/nfs/write.c`). This lock is a second guard of the bytes of other
+//! nodes.
 
 use super::filesystem::FilesystemKind;
 use super::io::{SystemIo, retried, uninterrupted};

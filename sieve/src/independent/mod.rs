@@ -72,7 +72,8 @@ pub fn run(target: &Target, access: &Access, direction: Direction) -> Transferre
     }
 }
 
-/// Publishes what a write has written, while the access still holds its bytes. Returns the outcome of the access.
+/// Publishes what a write has written, while the access still holds its bytes. Returns the outcome of the
+/// access.
 fn publish(isolation: Option<&dyn Isolation>, direction: Direction, done: Transferred) -> Transferred {
     let Some(isolation) = isolation.filter(|_| direction == Direction::Write) else { return done };
     match isolation.publish() {

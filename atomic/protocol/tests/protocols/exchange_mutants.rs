@@ -1,4 +1,5 @@
-//! Locks whose exchange is not atomic, and range locks with one fault each. The checker must find every fault.
+//! Locks whose exchange is not atomic, and range locks with one fault each. The checker must find every
+//! fault.
 
 use capulet_protocol::{Effect, Event, Lock, Ranges, Rank, Request, WaitList, Words};
 

@@ -5,11 +5,11 @@
 //! last step, for which the aggregators have read the buffers meanwhile. Each step ends with a reduction:
 //!
 //! * Few leaders reduce directly. In a write each sends a request to each other, even if it is empty, and
-//!   enters the reduction when it has processed the requests of all others: two messages, one after the other.
-//!   In a read it enters the reduction at once, because the marks of other ranks change nothing for the
-//!   requester: one message time. It reports a malformed request in the next step.
-//! * More leaders send a receipt for each request. A leader enters the reduction when all receipts and replies
-//!   have arrived.
+//!   enters the reduction when it has processed the requests of all others: two messages, one after the
+//!   other. In a read it enters the reduction at once, because the marks of other ranks change nothing for
+//!   the requester: one message time. It reports a malformed request in the next step.
+//! * More leaders send a receipt for each request. A leader enters the reduction when all receipts and
+//!   replies have arrived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -88,8 +88,8 @@ pub struct NodeExchange {
     /// Whether this node may move bytes of the file for other nodes. If one node may not, the nodes do
     /// not exchange.
     pub may_exchange: bool,
-    /// Nodes that exchange nothing never write to one unit of the file of this many bytes. 1 if nodes may write to
-    /// neighboring bytes at the same time.
+    /// Nodes that exchange nothing never write to one unit of the file of this many bytes. 1 if nodes may
+    /// write to neighboring bytes at the same time.
     pub unit_bytes: u64,
     /// The number of the operation. It is the same on all nodes, and differs from the numbers of recent
     /// operations of the same leaders.
