@@ -28,10 +28,10 @@
 //! If a step fails, the pieces are written by calls, which report the reason.
 //!
 //! # A storage that stops
-//! Writeback write-protects a page at any time, also between the steps of a batch. The next store asks the file
-//! system again. ext4 permits a store to a page with blocks also after an error or a shutdown, and the next call
-//! reports the error. XFS refuses, and the signal ended a process with four writers in 15 of 30 shutdowns. So on
-//! XFS all pieces are written by calls.
+//! Writeback write-protects a page at any time, also between the steps of a batch. The next store asks the
+//! file system again. ext4 permits a store to a page with blocks also after an error or a shutdown, and the
+//! next call reports the error. XFS refuses, and the signal ended a process with four writers in 15 of 30
+//! shutdowns. So on XFS all pieces are written by calls.
 //!
 //! # Other processes
 //! Another process may truncate the file and fill it again. Truncated pages leave the mapping. Each batch
