@@ -227,7 +227,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     // All ranks may read.
     let file = setting.open(AccessMode::READ_ONLY | AccessMode::DELETE_ON_CLOSE, false)?;
     let mut back = [0_u8; 3];
-    assert_eq!(file.read_at_all(8192 + world.rank() as i64 * 3, &mut back[..])?, 3);
+    assert_eq!(file.read_at_all(8192 + i64::from(world.rank()) * 3, &mut back[..])?, 3);
     assert_eq!(back, [world.rank() as u8 + 1; 3]);
     let nodes = file.group().node().node_count();
     file.close()?;

@@ -381,7 +381,7 @@ fn opened_by_all(
         Err(error) => (None, Err(error)),
     };
     let caps = file.as_ref().map_or(u32::MAX, |file| file.caps().bits());
-    let number = file.as_ref().and_then(|file| file.identity()).map(|identity| identity.file);
+    let number = file.as_deref().and_then(DriverFile::identity).map(|identity| identity.file);
     let agreement = Agreement::new()
         .reduce(caps.into(), ReduceOp::BitAnd)
         .reduce(number.unwrap_or(u64::MAX), ReduceOp::Min)

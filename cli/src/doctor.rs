@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use capulet_drivers::Caps;
 use capulet_drivers::posix::filesystem_kind;
 
 use crate::args::{BAD, GOOD, HEAD};
@@ -51,9 +52,18 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
     writeln!(output, "{HEAD}System{HEAD:#}")?;
     write_io_uring(output, io_uring())?;
     match filesystem_kind(path) {
-        Ok(kind) => writeln!(output, "  {GOOD}file system{GOOD:#}  {kind}, under {}", path.display())?,
+        Ok(kind) => {
+            writeln!(output, "  {GOOD}file system{GOOD:#}  {kind}, under {}", path.display())?;
+            if !kind.caps().contains(Caps::BYTE_WRITES) {
+                writeln!(
+                    output,
+                    "               nodes cache its pages: in a job on several nodes each access locks its pages"
+                )?;
+            }
+        }
         Err(error) => writeln!(output, "  {BAD}file system{BAD:#}  {error}")?,
     }
+    write_between_nodes(output)?;
     writeln!(output)?;
     if served == 0 {
         writeln!(
@@ -65,6 +75,22 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
         writeln!(output, "{GOOD}{served} of {} MPIs served.{GOOD:#}", Mpi::ALL.len())?;
     }
     Ok(served > 0)
+}
+
+/// Describes how the ranks of several nodes reach the words of locks and shared file pointers. Only a job can
+/// measure which mechanism it gets, so the report names the order of choice and where a job states its choice.
+fn write_between_nodes(output: &mut impl Write) -> io::Result<()> {
+    writeln!(output, "{HEAD}Locks and shared pointers between nodes{HEAD:#}")?;
+    writeln!(
+        output,
+        "  1. an MPI window, if 30 ms show at start that operations need no MPI call of their target"
+    )?;
+    writeln!(output, "  2. a server thread of each process over TCP: operations never wait for an MPI call")?;
+    writeln!(
+        output,
+        "  `capulet run --log info` and MPI_File_get_info (capulet_words) state the choice of a job;"
+    )?;
+    writeln!(output, "  the hint capulet_words=window|server forces one.")
 }
 
 /// Describes one MPI: its library on this machine, and Capulet's library for it. Returns true if Capulet

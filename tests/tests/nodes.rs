@@ -128,7 +128,10 @@ fn shared_state() {
     let Some(nodes) = two() else { return };
     let ranks = if Mpi::chosen().is_open_mpi() { [2, 2] } else { [1, 1] };
     for name in ["atomic", "shared"] {
-        job(name, nodes, &ranks).run().expect_checks(&format!("{name} on two nodes"));
+        let outcome = job(name, nodes, &ranks).variable("CAPULET_LOG", "info").run();
+        outcome.expect_checks(&format!("{name} on two nodes"));
+        let words = "words of locks and shared file pointers mechanism=\"server\"";
+        assert!(outcome.text.contains(words), "the mechanism is not stated: {outcome:?}");
     }
 }
 

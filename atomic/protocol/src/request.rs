@@ -314,7 +314,7 @@ mod tests {
             prop_assert_eq!(in_units.is_shared, request.is_shared);
             let (before, after) = (bytes(&request), bytes(&in_units));
             let units = |bytes: &[bool]| {
-                bytes.chunks_exact(unit_bytes as usize).map(|unit| unit.to_vec()).collect::<Vec<_>>()
+                bytes.chunks_exact(unit_bytes as usize).map(<[bool]>::to_vec).collect::<Vec<_>>()
             };
             for (before, after) in units(&before).iter().zip(units(&after)) {
                 prop_assert!(!before.contains(&true) || !after.contains(&false), "a unit is not whole");

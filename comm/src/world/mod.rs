@@ -123,7 +123,7 @@ impl WorldMemory {
             && let Some(memory) = Self::in_window(wire, epochs, is_one_machine)?
         {
             if mechanism == Mechanism::Window || is_one_machine || memory.is_passive(wire)? {
-                return Ok(Some(memory));
+                return Ok(Some(memory.reported()));
             }
             // Collective: all ranks have the window and the same measurement.
             memory.medium.close(true);
@@ -132,14 +132,28 @@ impl WorldMemory {
             return Ok(None);
         }
         let made = Served::make(wire, table_word(wire.size, SLOTS as usize) + 1);
-        Ok(agreed(wire, made)?.map(|served| Self::of(wire, Box::new(served), Mechanism::Server)))
+        let made = agreed(wire, made, false)?;
+        Ok(made.map(|served| Self::of(wire, Box::new(served), Mechanism::Server).reported()))
+    }
+
+    /// Tells the user how the words are reached. One rank tells it for all.
+    fn reported(self) -> Self {
+        let guarantee = match self.mechanism {
+            Mechanism::Server => "an operation needs no MPI call of its target",
+            _ => "an operation may wait until its target calls MPI",
+        };
+        if self.rank == 0 {
+            let (mechanism, ranks) = (self.mechanism.name(), self.ranks);
+            tracing::info!(mechanism, ranks, guarantee, "words of locks and shared file pointers");
+        }
+        self
     }
 
     /// Words in a window.
     fn in_window(wire: Wire<'_>, epochs: Epochs, is_one_machine: bool) -> Result<Option<Self>> {
         let words = table_word(wire.size, SLOTS as usize) + 1;
         // If the creation failed on one rank, the others leak their window.
-        let made = agreed(wire, Window::make(wire, words, epochs, is_one_machine))?;
+        let made = agreed(wire, Window::make(wire, words, epochs, is_one_machine), true)?;
         Ok(made.map(|window| Self::of(wire, Box::new(window), Mechanism::Window)))
     }
 
@@ -217,10 +231,14 @@ const AWAY: Duration = Duration::from_millis(30);
 /// An operation that takes less than this did not wait for its target.
 const PASSIVE_BELOW: Duration = Duration::from_millis(10);
 
-/// The value of this rank if all ranks have one. Reports an error as a warning. Collective.
-fn agreed<T>(wire: Wire<'_>, made: Result<T>) -> Result<Option<T>> {
-    if let Err(error) = &made {
-        tracing::warn!(%error, "cannot create words of all ranks");
+/// The value of this rank if all ranks have one. Reports an error: as a warning, unless the error is expected.
+/// Collective.
+fn agreed<T>(wire: Wire<'_>, made: Result<T>, is_expected: bool) -> Result<Option<T>> {
+    match &made {
+        // Debian's Open MPI makes no window over TCP.
+        Err(error) if is_expected => tracing::info!(%error, "MPI makes no window for the words of all ranks"),
+        Err(error) => tracing::warn!(%error, "cannot create words of all ranks"),
+        Ok(_) => {}
     }
     let mut lanes = [u64::from(made.is_ok())];
     collective::allreduce(wire, &mut lanes, &[ReduceOp::Min])?;
