@@ -191,7 +191,13 @@ impl Setting<'_> {
             assert_eq!(back, mine);
         };
         assert_eq!(self.calls.of(read), [is_several, 0]);
-        file.write_at_all(at + 8192, &mine[..]).expect("written");
+        let leads = u64::from(file.group().node().is_leader());
+        let gather = || assert_eq!(file.write_at_all(at + 8192, &mine[..]).expect("written"), 3);
+        // Each rank of one run acts alone, unless a hint asks the ranks to gather.
+        assert_eq!(self.calls.of(gather)[1], is_several);
+        let enable = vec![("romio_cb_write".to_owned(), "enable".to_owned())];
+        file.set_info(Ok(enable)).expect("the hint is the same on all ranks");
+        assert_eq!(self.calls.of(gather)[1], is_several * leads, "the leader publishes for its node");
         let mut all = vec![0_u8; 3 * self.ranks() as usize];
         for at in [0, 8192] {
             file.read_at_all(at, &mut all[..]).expect("read");

@@ -133,10 +133,13 @@ fn locks_of_the_storage_are_tried_before_they_are_trusted() {
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn storage_without_locks() {
     let (_turn, Some(nodes)) = (turn(), two()) else { return };
-    for option in ["--local-locks", "--no-locks"] {
-        let job = job("overlaps", nodes);
+    for (name, option) in
+        [("overlaps", "--local-locks"), ("overlaps", "--no-locks"), ("disjoint", "--no-locks")]
+    {
+        let job = job(name, nodes);
+        let job = if name == "disjoint" { job.arg("15") } else { job };
         let folder = nodes.cache(job.folder(), &[option]);
-        job.run().expect_checks(&format!("overlaps on nodes that cache pages, {option}"));
+        job.run().expect_checks(&format!("{name} on nodes that cache pages, {option}"));
         expect_no_loss(&folder);
     }
 }
