@@ -40,7 +40,7 @@ Rounds    3
 Calls     5 pieces of the file in 5 batches, at most one system call for each piece
 Copies    38,400 bytes from or to user memory
 Barriers  10 on a node, and two agreements of all ranks
-Messages  20 between nodes, with 19,688 bytes of data and descriptions
+Messages  16 between nodes, with 19,688 bytes of data and descriptions
 Memory    72.00 KiB shared on a node: collective buffers and maps of marks
 ";
     let more = ["--count", "150", "--nodes", "2", "--hint", "cb_buffer_size=8192", "--hint", "cb_nodes=2"];
