@@ -214,8 +214,8 @@ impl File {
         Ok((done, guard))
     }
 
-    /// Makes this node discard what it has cached of the file, before ranks of the node move bytes for other
-    /// nodes. Collective if nodes cache the file; otherwise it does nothing.
+    /// Discards the pages of the file that this node has cached, before ranks of the node move bytes for other
+    /// nodes. Collective if nodes cache the file. Otherwise the call does nothing.
     fn refresh_node(&self) -> Result<()> {
         let Some(pages) = self.pages.get() else { return Ok(()) };
         let leads = self.group.node().is_leader();
@@ -223,8 +223,8 @@ impl File {
         agree_on_outcome(self.agree(), done)
     }
 
-    /// Sends what the ranks of this node have written to the storage, after a two-phase access. The leader
-    /// acts for its node. Local.
+    /// Sends the pages that the ranks of this node have written to the storage, after a two-phase access. The
+    /// leader acts for its node. Local.
     fn publish_for_node(&self, direction: Direction, done: Transferred) -> Transferred {
         let leads = direction == Direction::Write && self.group.node().is_leader();
         let published = self.pages.get().filter(|_| leads).map_or(Ok(()), |pages| pages.publish());

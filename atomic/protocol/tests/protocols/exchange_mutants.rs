@@ -25,7 +25,7 @@ enum Fault {
     TriesForGood,
     /// A try that has failed leaves its request in its slot.
     TryStays,
-    /// A process that leaves before its turn does not wake those that found its request.
+    /// A process that leaves before its turn does not wake the processes that found its request.
     LeavesSilently,
     /// A process that leaves before its turn does not take the wake-ups that are on their way.
     LeavesWakes,
