@@ -78,7 +78,8 @@ fn write_report(output: &mut impl Write, path: &Path) -> io::Result<bool> {
 }
 
 /// Describes how the ranks of several nodes reach the words of locks and shared file pointers. Only a job can
-/// measure which mechanism it gets, so the report names the order of choice and where a job states its choice.
+/// measure which mechanism it gets, so the report names the order of choice and the place where a job states
+/// its choice.
 fn write_between_nodes(output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "{HEAD}Locks and shared pointers between nodes{HEAD:#}")?;
     writeln!(

@@ -231,8 +231,8 @@ const AWAY: Duration = Duration::from_millis(30);
 /// An operation that takes less than this did not wait for its target.
 const PASSIVE_BELOW: Duration = Duration::from_millis(10);
 
-/// The value of this rank if all ranks have one. Reports an error: as a warning, unless the error is expected.
-/// Collective.
+/// The value of this rank if all ranks have one. Reports an error: as a warning, unless the error is
+/// expected. Collective.
 fn agreed<T>(wire: Wire<'_>, made: Result<T>, is_expected: bool) -> Result<Option<T>> {
     match &made {
         // Debian's Open MPI makes no window over TCP.
