@@ -11,7 +11,7 @@ use super::collective_buffer::RankPart;
 use super::internode::{Exchange, LeaderValues, Outgoing, Step, Survey, is_direct, status_of_values};
 use super::replay::ReplayStep;
 use super::round_status::{
-    RoundStatus, UNSETTLED, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
+    RoundStatus, combined_status, first_buffer_index, publish, status_of, store_buffer_index,
 };
 use super::rounds::{Filled, Read};
 use crate::access::Access;
@@ -296,27 +296,17 @@ impl Operation {
     /// At the leader: ends the operation after an error between the nodes, and tells the other leaders.
     fn abort_exchange(&mut self, error: Error) {
         tracing::error!(%error, "the exchange between nodes failed");
-        let mut has_ended_all = false;
         if let Some(exchange) = &mut self.exchange {
             exchange.abort();
-            has_ended_all = exchange.has_ended_all();
         }
         self.error = self.error.take().or(Some(error.into()));
-        // It is unknown what the other nodes did before the error.
-        let class = if has_ended_all { self.class() } else { UNSETTLED };
-        let status = RoundStatus { good_end: 0, class, ..RoundStatus::NEUTRAL };
+        let status = RoundStatus { good_end: 0, class: self.class(), ..RoundStatus::NEUTRAL };
         self.publish(status, Awaited::Leader);
     }
 
     /// Continues after all ranks, or all nodes if they exchange, have combined their status.
     fn step(&mut self, mut status: RoundStatus, barrier: Barriers) {
-        self.outcome = match self.phase {
-            // Nodes that do not exchange do not know of each other.
-            Phase::Survey { .. } => KnownOutcome::Unknown,
-            _ if self.is_exchanging => status.outcome(),
-            _ if self.group.internode.is_some() || status.good_end != u64::MAX => KnownOutcome::Unknown,
-            _ => KnownOutcome::Good,
-        };
+        self.outcome = self.known_outcome(status);
         if status.is_refused {
             status.good_end = status.good_end.min(self.refused_base());
         }
@@ -333,6 +323,17 @@ impl Operation {
             }
             (Phase::Round, Direction::Write) => self.after_fill(status),
             (Phase::Done, _) => {}
+        }
+    }
+
+    /// The outcome that all ranks know from this status. Nodes that do not exchange do not know of each other.
+    /// If the survey is a step of the operation, one leader may fail in the survey and another in the next step.
+    /// The two cannot know of each other whether nodes gather on their own, so the ranks always agree then.
+    fn known_outcome(&self, status: RoundStatus) -> KnownOutcome {
+        match &self.group.internode {
+            Some(internode) if self.is_exchanging && internode.surveyed.is_some() => status.outcome(),
+            None if status.good_end == u64::MAX => KnownOutcome::Good,
+            _ => KnownOutcome::Unknown,
         }
     }
 

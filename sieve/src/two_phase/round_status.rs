@@ -38,8 +38,7 @@ pub(super) struct RoundStatus {
     pub(super) more: bool,
     /// Whether a node refused a malformed message of another node.
     pub(super) is_refused: bool,
-    /// The largest wire number of an error class ([`ErrorClass::to_wire`]), 0 without an error, or
-    /// [`UNSETTLED`].
+    /// The largest wire number of an error class ([`ErrorClass::to_wire`]), 0 without an error.
     pub(super) class: u64,
 }
 
@@ -48,9 +47,6 @@ const MORE: u64 = 2;
 const REFUSED: u64 = 4;
 /// The error class comes above the flags.
 const CLASS_SHIFT: u32 = 8;
-/// Instead of an error class, and larger than all: the operation ended on some nodes only, and the ranks must
-/// still agree on its outcome.
-pub(super) const UNSETTLED: u64 = 1 << 32;
 
 impl RoundStatus {
     pub(super) const NEUTRAL: Self =
@@ -81,7 +77,6 @@ impl RoundStatus {
     pub(super) fn outcome(self) -> KnownOutcome {
         let refused = if self.is_refused { ErrorClass::Io.to_wire() } else { 0 };
         match ErrorClass::from_wire(self.class.max(refused)) {
-            _ if self.class >= UNSETTLED => KnownOutcome::Unknown,
             Some(class) => KnownOutcome::Failed(class),
             None => KnownOutcome::Good,
         }

@@ -134,8 +134,8 @@ proptest! {
         let file = file_of(&MemDriver::new());
         let (mut buffers, after, expected) = expected(&scenario);
         let outcomes = run(&scenario, &vec![file.clone(); scenario.ranks()], &mut buffers, &plain);
-        for (rank, outcomes) in outcomes.calls.iter().enumerate() {
-            for (call, (bytes, failed)) in outcomes.iter().enumerate() {
+        for (rank, calls) in outcomes.calls.iter().enumerate() {
+            for (call, (bytes, failed)) in calls.iter().enumerate() {
                 prop_assert!(!failed);
                 prop_assert_eq!(*bytes, scenario.calls[call].bytes_of(rank).count() as u64);
             }
@@ -225,27 +225,29 @@ proptest! {
             Arc::new(FaultyLeaders { end, seen: seen.clone(), fault })
         };
         let outcomes = run(&scenario, &vec![file; scenario.ranks()], &mut buffers, &wrap);
-        for (rank, outcomes) in outcomes.calls.iter().enumerate() {
-            prop_assert!(outcomes[0].0 <= scenario.calls[0].bytes_of(rank).count() as u64);
+        for (rank, calls) in outcomes.calls.iter().enumerate() {
+            prop_assert!(calls[0].0 <= scenario.calls[0].bytes_of(rank).count() as u64);
         }
+        prop_assert!(outcomes.is_one_outcome(), "some ranks agree on the outcome, others do not");
     }
 
     #[test]
-    fn broken_channel_is_an_error_and_not_a_hang(scenario in scenarios(), at in 0usize..60) {
+    fn broken_channel_is_an_error_and_not_a_hang(scenario in scenarios(), at in 0usize..60, then in 1usize..9) {
         let scenario = Scenario { calls: scenario.calls[..1].to_vec(), ..scenario };
         let file = file_of(&MemDriver::new());
         let (mut buffers, _, expected) = expected(&scenario);
         let seen = Arc::new(AtomicUsize::new(0));
         let wrap = |end: Arc<LocalLeaders>| -> Arc<dyn Leaders> {
-            Arc::new(FaultyLeaders { end, seen: seen.clone(), fault: MessageFault::Break { at } })
+            Arc::new(FaultyLeaders { end, seen: seen.clone(), fault: MessageFault::Break { at: [at, at + then] } })
         };
         let outcomes = run(&scenario, &vec![file.clone(); scenario.ranks()], &mut buffers, &wrap);
         let is_broken = seen.load(Ordering::Relaxed) > at;
-        let failed = outcomes.calls.iter().any(|outcomes| outcomes[0].1);
+        let failed = outcomes.calls.iter().any(|calls| calls[0].1);
         prop_assert_eq!(failed, is_broken);
+        prop_assert!(outcomes.is_one_outcome(), "some ranks agree on the outcome, others do not");
         let written = contents(file.as_ref());
-        for (rank, outcomes) in outcomes.calls.iter().enumerate() {
-            for at in scenario.calls[0].bytes_of(rank).take(outcomes[0].0 as usize) {
+        for (rank, calls) in outcomes.calls.iter().enumerate() {
+            for at in scenario.calls[0].bytes_of(rank).take(calls[0].0 as usize) {
                 prop_assert_eq!(written[at], expected[at]);
             }
         }

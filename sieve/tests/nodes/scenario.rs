@@ -7,7 +7,7 @@ use capulet_comm::{CombinedOfNodes, Leaders, NodeValues};
 use capulet_datatype::{Datatype, Named, Tiled};
 use capulet_drivers::{Direction, Driver, DriverFile, DriverFileExt, OpenOptions};
 use capulet_sieve::two_phase::{NodeExchange, NodeGroup, Nodes, Operation, Surveyed, decline_exchange};
-use capulet_sieve::{Access, Agreed, Counters, Holes, Memory, Sieves, Summary, Target};
+use capulet_sieve::{Access, Agreed, Counters, Holes, KnownOutcome, Memory, Sieves, Summary, Target};
 
 use crate::placement;
 
@@ -187,10 +187,19 @@ pub(crate) fn expected(scenario: &Scenario) -> (Buffers, Buffers, Vec<u8>) {
 pub(crate) struct Outcomes {
     /// By rank and call: the bytes moved, and whether there was an error.
     pub(crate) calls: Vec<Vec<(u64, bool)>>,
+    /// By rank that finished a call: whether the ranks must still agree on its outcome.
+    must_agree: Vec<bool>,
     /// By rank.
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Messages between nodes, by call.
     pub(crate) messages: Vec<u64>,
+}
+
+impl Outcomes {
+    /// Whether all ranks must agree on the outcome or none. Otherwise some ranks wait forever for the others.
+    pub(crate) fn is_one_outcome(&self) -> bool {
+        self.must_agree.iter().all(|must_agree| *must_agree == self.must_agree[0])
+    }
 }
 
 /// Makes one leader's end of a channel.
@@ -288,6 +297,7 @@ pub(crate) fn run(
         }
     };
     let mut outcomes = vec![Vec::new(); scenario.ranks()];
+    let mut must_agree = Vec::new();
     let mut under_way: Vec<_> = (0..scenario.ranks())
         .map(|rank| (Some(scenario.placement[rank]) != scenario.without).then(|| start(rank, 0)))
         .collect();
@@ -322,6 +332,7 @@ pub(crate) fn run(
             let done = operation.take_outcome();
             under_way[rank] = None;
             outcomes[rank].push((done.bytes, done.error.is_some()));
+            must_agree.push(done.outcome == KnownOutcome::Unknown);
             let next = outcomes[rank].len();
             under_way[rank] = (next < scenario.calls.len()).then(|| start(rank, next));
         }
@@ -331,7 +342,7 @@ pub(crate) fn run(
         thread.join().expect("the other leaders take part");
     }
     let messages = channels.iter().map(|channel| channel[0].messages_sent()).collect();
-    Outcomes { calls: outcomes, counters, messages }
+    Outcomes { calls: outcomes, must_agree, counters, messages }
 }
 
 pub(crate) fn plain(end: Arc<LocalLeaders>) -> Arc<dyn Leaders> {

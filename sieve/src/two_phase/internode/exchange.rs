@@ -57,8 +57,6 @@ pub(in crate::two_phase) struct Exchange {
     remote_ranks: RemoteRanks,
     direction: Direction,
     step: Option<Step>,
-    /// Whether the first step is the survey.
-    has_survey: bool,
     /// Receipts that are still to come, of more than a few leaders.
     receipts_due: usize,
     /// Requests that are still to come before this leader enters the reduction, of few leaders that write.
@@ -82,7 +80,6 @@ impl Exchange {
             remote_ranks: RemoteRanks::new(),
             direction,
             step: None,
-            has_survey: false,
             receipts_due: 0,
             requests_due: 0,
             replies_due: 0,
@@ -267,7 +264,6 @@ impl Exchange {
 
     /// Begins the first step, the survey: where the bytes of the nodes lie.
     pub(in crate::two_phase) fn begin_survey(&mut self, survey: Survey) {
-        self.has_survey = true;
         self.reduction.begin(survey.values(), Survey::join);
     }
 
@@ -279,12 +275,6 @@ impl Exchange {
     /// The part of another node's message that was malformed in this step, if any.
     pub(in crate::two_phase) fn take_refused(&mut self) -> Option<&'static str> {
         self.refused.take()
-    }
-
-    /// After an error between the leaders: whether it ends the operation on all nodes. If a leader has failed
-    /// in the survey, other nodes may gather on their own.
-    pub(in crate::two_phase) fn has_ended_all(&self) -> bool {
-        !self.has_survey || self.reduction.aborted_in() != Some(1)
     }
 
     /// Ends the operation for all nodes.

@@ -81,8 +81,8 @@ pub(super) struct LeaderReduction {
     children: Vec<(usize, Option<LeaderValues>)>,
     is_up: bool,
     result: Option<LeaderValues>,
-    /// The step in which a leader has ended the operation, and has told all others.
-    aborted_in: Option<u32>,
+    /// Whether a leader has ended the operation, and has told all others.
+    is_aborted: bool,
     pub(super) messages_received: u64,
 }
 
@@ -107,7 +107,7 @@ impl LeaderReduction {
             children,
             is_up: true,
             result: None,
-            aborted_in: None,
+            is_aborted: false,
             messages_received: 0,
         }
     }
@@ -162,7 +162,7 @@ impl LeaderReduction {
                     self.send_down(values)?;
                 }
                 Kind::Abort => {
-                    self.aborted_in = self.aborted_in.or(Some(step_of(&message.bytes)));
+                    self.is_aborted = true;
                     return Err(Error::Elsewhere { class: ErrorClass::Other });
                 }
                 Kind::Request | Kind::Receipt | Kind::Reply => {
@@ -257,18 +257,11 @@ impl LeaderReduction {
         (0..self.leaders.nodes()).filter(move |node| *node != own)
     }
 
-    /// The step in which a leader ended the operation, counted from 1. All leaders that were told so agree on
-    /// it, unless two leaders ended the operation.
-    pub(super) fn aborted_in(&self) -> Option<u32> {
-        self.aborted_in
-    }
-
     /// Tells all leaders that this one ends the operation. They end it too, whatever step they are in.
     pub(super) fn abort(&mut self) {
-        if self.aborted_in.is_some() {
+        if std::mem::replace(&mut self.is_aborted, true) {
             return;
         }
-        self.aborted_in = Some(self.step);
         for node in self.others() {
             // A leader that cannot be reached has failed already.
             let _ = self.leaders.send(node, self.message(Kind::Abort));
