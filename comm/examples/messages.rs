@@ -47,6 +47,7 @@ fn counted(words: &WorldWords, channel: &Channel) {
     }
     channel.barrier().expect("a barrier");
     let (after, each) = (messages(), 2 * OPERATIONS);
+    channel.barrier().expect("a barrier");
     let expected = if me == home { each * u64::from(ranks - 1) } else { each };
     assert_eq!([0, 1].map(|at| after[at] - before[at]), [expected; 2]);
     assert_eq!(words.load::<u64>(home, 0).expect("MPI works"), OPERATIONS * u64::from(ranks));
