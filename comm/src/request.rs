@@ -185,7 +185,7 @@ fn call_while_busy() {
 /// MPICH calls this function while it makes progress. If an operation that this function advances calls MPI,
 /// MPICH may call this function again. The inner call returns at once.
 unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
-    contained(work::advance);
+    contained(advance_in_mpi);
     if is_still() {
         return ASYNC_NO_PROGRESS;
     }
@@ -199,8 +199,14 @@ unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
 
 /// Open MPI calls this function while it makes progress.
 unsafe extern "C" fn on_progress() -> c_int {
-    contained(work::advance);
+    contained(advance_in_mpi);
     0
+}
+
+/// What this crate does in each turn of a wait of MPI.
+fn advance_in_mpi() {
+    service::answer_now_and_then();
+    work::advance_operations();
 }
 
 /// The result of the operation of a request. `None` while the operation is in progress.

@@ -60,6 +60,11 @@ pub(crate) fn is_under_way() -> bool {
 /// or is finalized.
 pub fn advance() {
     service::answer();
+    advance_operations();
+}
+
+/// As [`advance`], without answers to other ranks.
+pub(crate) fn advance_operations() {
     if !is_under_way() || is_still() || !lifetime::is_usable() {
         return;
     }
