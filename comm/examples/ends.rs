@@ -166,10 +166,8 @@ unsafe extern "C" fn close_all(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *m
         // This barrier comes first, because it makes no MPI calls except for progress.
         window.barrier().expect("the window is usable in the hook");
         channel.barrier().expect("messages move in the hook");
-        let words = channel
-            .world_words(Epochs::Standing, mechanism())
-            .expect("the words exist")
-            .expect("a window");
+        let words =
+            channel.world_words(Epochs::Standing, mechanism()).expect("the words exist").expect("a window");
         // If the hook of this crate ran before this one, the window is freed. The call must then return
         // an error, not raise a signal.
         let loaded = words.load::<u32>(words.home(), 0);

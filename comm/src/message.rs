@@ -195,9 +195,8 @@ impl Wire<'_> {
         let (mut found, source): (c_int, c_int) = (0, self.rank_in_comm(source));
         // SAFETY: MPI-4.0 section 3.8.1: MPI writes the flag, and no status. The communicator is private to
         // this crate and valid.
-        let code = unsafe {
-            ffi::MPI_Iprobe(source, self.tag, self.comm, &raw mut found, consts::status_ignore())
-        };
+        let code =
+            unsafe { ffi::MPI_Iprobe(source, self.tag, self.comm, &raw mut found, consts::status_ignore()) };
         check("MPI_Iprobe", code)?;
         Ok(found != 0)
     }

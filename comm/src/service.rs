@@ -5,9 +5,9 @@
 //! takes no lock of a file and waits for nothing. So requests are answered also where no other work may
 //! advance ([`still`]).
 //!
-//! Cost without a request: one load if there is no service, else one `MPI_Test` per service. In a wait of MPI,
-//! every eighth call from MPI tests ([`answer_now_and_then`]), because a test costs as much as a turn of MPI's
-//! wait: on Open MPI 4.1 the test drives the progress of MPI once more.
+//! Cost without a request: one load if there is no service, else one `MPI_Test` per service. In a wait of
+//! MPI, every eighth call from MPI tests ([`answer_now_and_then`]), because a test costs as much as a turn of
+//! MPI's wait: on Open MPI 4.1 the test drives the progress of MPI once more.
 //!
 //! [`request`]: crate::request
 //! [`still`]: crate::still

@@ -71,8 +71,8 @@ fn atomic_with_each_lock_by_messages() {
     }
 }
 
-/// A job whose words are reached by messages. A rank of MPICH 4.0 answers only in calls on files, so the waits
-/// of the program make such calls.
+/// A job whose words are reached by messages. A rank of MPICH 4.0 answers only in calls on files, so the
+/// waits of the program make such calls.
 fn by_messages(job: Job, hints: &str) -> Job {
     job.variable("CHECK_ENTERS", "1").variable("CAPULET_HINTS", format!("{hints}capulet_words=messages"))
 }
@@ -208,7 +208,8 @@ fn atomic_access_costs_one_lock_or_none() {
 }
 
 /// Between nodes, an atomic access without conflict costs two round trips to the word server of the home
-/// rank, or two requests and replies by messages, and none on the home rank itself. It costs no other message.
+/// rank, or two requests and replies by messages, and none on the home rank itself. It costs no other
+/// message.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn atomic_access_between_nodes_costs_two_round_trips() {

@@ -248,8 +248,8 @@ impl OwnPart {
 
     /// Starts to send an empty message with a tag to all other ranks.
     fn tell_all(&self, tag: c_int, told: &mut Flight) -> Result<()> {
-        let others = (0..self.size).filter(|rank| *rank != self.rank);
-        others.map(|rank| self.wire(tag).start_send_owned(rank, Vec::new(), told)).collect()
+        let mut others = (0..self.size).filter(|rank| *rank != self.rank);
+        others.try_for_each(|rank| self.wire(tag).start_send_owned(rank, Vec::new(), told))
     }
 
     /// Waits for messages, and answers requests. Gives up the messages and returns false if the time since
