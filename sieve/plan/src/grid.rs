@@ -1,6 +1,7 @@
 //! Which bytes of the file the collective buffers of a round cover.
 
 use std::ops::Range;
+use std::time::Duration;
 
 /// Bytes of a collective buffer without a hint. It is small enough to stay in the cache between copy and
 /// write.
@@ -8,6 +9,8 @@ pub const COLLECTIVE_BUFFER_BYTES: u64 = 1 << 20;
 /// The largest collective buffer that a hint can ask for, in bytes. It lies in shared memory, once for
 /// each rank of a node.
 pub const COLLECTIVE_BUFFER_BYTES_MAX: u64 = 1 << 30;
+/// The largest collective buffer without a hint, in bytes.
+const SLOW_NETWORK_BUFFER_BYTES: u64 = 8 << 20;
 /// The part of the file that a collective buffer covers begins at a multiple of this many bytes. Exceptions:
 /// the parts of stripes ([`Grid::new`]), and smaller buffers, which begin at multiples of their own length.
 pub const PAGE_BYTES: u64 = 4096;
@@ -16,6 +19,15 @@ const READ_UNIT_BYTES: u64 = 512;
 /// A read also takes gaps of up to this many bytes. Their bytes go into the collective buffer and never
 /// into user memory.
 const BRIDGE_BYTES: u64 = 4096;
+
+/// Bytes of a collective buffer without a hint, on nodes of up to `ranks` ranks, if a message between nodes takes
+/// `message_time`. The buffers of a node grow with the time of a message, so that the messages of a round take at
+/// most about a tenth of the time of the round: 2 message times, at 1 byte in a nanosecond.
+pub fn collective_buffer_bytes_for(message_time: Duration, ranks: u64) -> u64 {
+    let of_node = 20 * u64::try_from(message_time.as_nanos()).unwrap_or(u64::MAX).min(1 << 32);
+    let of_rank = (of_node / ranks.max(1)).clamp(COLLECTIVE_BUFFER_BYTES, SLOW_NETWORK_BUFFER_BYTES);
+    of_rank.next_power_of_two()
+}
 
 /// The collective buffers of the rounds of one access. They cover parts of the file of equal length, next
 /// to each other, from the offset at which the round begins.
@@ -126,6 +138,15 @@ mod tests {
         let Grid { collective_buffer_bytes, align_bytes, .. } =
             Grid::new(collective_buffer_bytes, 1 << 30, stripe_bytes, 8);
         (collective_buffer_bytes, align_bytes)
+    }
+
+    #[test]
+    fn buffers_of_a_node_grow_with_the_time_of_a_message() {
+        let of = |message_us: u64, ranks: u64| {
+            collective_buffer_bytes_for(Duration::from_micros(message_us), ranks) / 1024 / KIB
+        };
+        assert_eq!([of(0, 2), of(35, 2), of(350, 2), of(350, 4), of(350, 16)], [1, 1, 4, 2, 1]);
+        assert_eq!([of(100_000, 1), of(u64::MAX / 1000, 1), of(100_000, 0)], [8; 3]);
     }
 
     #[test]
