@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use capulet_drivers::Direction;
+
 /// Bytes of a collective buffer without a hint. It is small enough to stay in the cache between copy and
 /// write.
 pub const COLLECTIVE_BUFFER_BYTES: u64 = 1 << 20;
@@ -121,11 +123,26 @@ pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
     index * ranks / aggregators
 }
 
-/// Whether all bytes of one group of nodes lie before all bytes of the nodes that follow it. True if
-/// either has no bytes. If the relation holds from the first node to the last, the nodes have nothing to
-/// exchange.
-pub fn are_in_order(before: &Range<u64>, after: &Range<u64>) -> bool {
-    before.is_empty() || after.is_empty() || before.end <= after.start
+/// The bytes that lie both in the span of one group of nodes and in the span of the nodes that follow. `None` if
+/// a span does not begin and end behind the other span, so that the spans have no order.
+pub fn shared_bytes(before: &Range<u64>, after: &Range<u64>) -> Option<u64> {
+    if before.is_empty() || after.is_empty() || before.end <= after.start {
+        return Some(0);
+    }
+    (before.start <= after.start && before.end <= after.end).then(|| before.end - after.start)
+}
+
+/// Whether each node gathers on its own. `shared` is the sum of [`shared_bytes`] from the first node to the
+/// last, `span_bytes` the length of the span of all nodes.
+///
+/// In a write, nodes that share bytes must exchange, because overlapping bytes have an order. In a read they may
+/// read shared bytes twice. A quarter of the span read twice costs less than most of the span sent to other
+/// nodes.
+pub fn gathers_per_node(direction: Direction, shared: Option<u64>, span_bytes: u64) -> bool {
+    match direction {
+        Direction::Write => shared == Some(0),
+        Direction::Read => shared.is_some_and(|shared| shared <= span_bytes / 4),
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +155,18 @@ mod tests {
         let Grid { collective_buffer_bytes, align_bytes, .. } =
             Grid::new(collective_buffer_bytes, 1 << 30, stripe_bytes, 8);
         (collective_buffer_bytes, align_bytes)
+    }
+
+    #[test]
+    fn nodes_that_share_few_bytes_read_them_twice() {
+        assert_eq!(shared_bytes(&(0..10), &(10..20)), Some(0));
+        assert_eq!(shared_bytes(&(0..12), &(10..20)), Some(2));
+        assert_eq!([shared_bytes(&(0..21), &(10..20)), shared_bytes(&(11..15), &(10..20))], [None; 2]);
+        assert_eq!([shared_bytes(&(0..0), &(3..9)), shared_bytes(&(3..9), &(0..0))], [Some(0); 2]);
+        let gathers =
+            |shared| [Direction::Read, Direction::Write].map(|way| gathers_per_node(way, shared, 20));
+        assert_eq!([Some(0), Some(5)].map(gathers), [[true, true], [true, false]]);
+        assert_eq!([Some(6), None].map(gathers), [[false; 2]; 2]);
     }
 
     #[test]
