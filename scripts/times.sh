@@ -16,4 +16,4 @@ awk -F '\t' '
     END {
         for (key in seconds) printf "%8.1f  %5d  %s\n", seconds[key], jobs[key], key
         printf "%8.1f  %5d  all\n", all, count
-    }' "$2" | sort -rn | head -25
+    }' "$2" | sort -rn | sed -n 1,25p

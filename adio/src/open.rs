@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use capulet_comm::{Agree, Channel, ErrorClass, Group, Node, Rank, ReduceOp};
 use capulet_drivers::{Access, Caps, Driver, DriverFile, OpenOptions};
 use capulet_plan::aggregators::ConfigList;
+use capulet_plan::grid::collective_buffer_bytes_for;
 use mpi::environment::processor_name;
 use mpi::topology::Communicator;
 
@@ -235,10 +236,11 @@ fn agree_on_request(
     context: &Context,
 ) -> Result<(Channel, AgreedRequest)> {
     let is_busy = shared_queue(group).is_some_and(|queue| queue.is_busy());
+    let buffer_bytes = default_buffer_bytes(group);
     let mut text = hint_file(group, context);
     let (request, prepared) = match request {
         Ok(request) => {
-            let prepared = prepare(&request, context, "");
+            let prepared = prepare(&request, context, (buffer_bytes, ""));
             (Some(request), prepared)
         }
         Err(error) => (None, Err(error)),
@@ -257,7 +259,7 @@ fn agree_on_request(
     // A rank that has no memory for the text still takes part in the agreement, because the other ranks wait.
     let received = channel.broadcast(Rank(0), &mut text).map_err(Error::from);
     let text = String::from_utf8_lossy(&text);
-    let prepared = request.map_or(prepared, |request| prepare(&request, context, &text));
+    let prepared = request.map_or(prepared, |request| prepare(&request, context, (buffer_bytes, &text)));
     let prepared = received.and(prepared);
     let agreed = agreement_on(&prepared, context, is_busy).agree(&channel, prepared)?;
     Ok((channel, agreed_of(agreed)))
@@ -286,13 +288,23 @@ fn digest_of(name: &str) -> u64 {
     hasher.finish()
 }
 
-fn prepare(request: &OpenRequest, context: &Context, hint_text: &str) -> Result<(Prepared, Hints)> {
+/// Bytes of a collective buffer without a hint. The same on all ranks.
+fn default_buffer_bytes(group: &Group) -> u64 {
+    let ranks = group.node().sizes.iter().copied().max().unwrap_or(1);
+    collective_buffer_bytes_for(group.message_time(), ranks.into())
+}
+
+fn prepare(
+    request: &OpenRequest,
+    context: &Context,
+    (collective_buffer_bytes, hint_text): (u64, &str),
+) -> Result<(Prepared, Hints)> {
     request.mode.check()?;
     let (driver, path) = context.registry.resolve(&request.name)?;
     if path.as_os_str().is_empty() {
         return Err(Error::argument(ErrorClass::BadFile, "the file name is empty"));
     }
-    let mut hints = Hints::default();
+    let mut hints = Hints { collective_buffer_bytes, ..Hints::default() };
     let from_file = parse_hint_file(hint_text);
     for pairs in [&from_file, &request.hints, &context.hints] {
         hints.apply(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));

@@ -1,12 +1,14 @@
 //! A group: the processes of a user's communicator, with a private communicator of this crate.
 
 mod find;
+mod message_time;
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use capulet_agreement::Ids;
 
@@ -40,6 +42,7 @@ pub struct Group {
     size: u32,
     node: Node,
     machine_size: u32,
+    message_time: Duration,
     /// The memory that the ranks of this node share. `None` on all ranks of the node if there is no
     /// memory.
     memory: Option<Arc<NodeMemory>>,
@@ -76,6 +79,12 @@ impl Group {
     /// The node of this rank: the ranks that share memory with this rank.
     pub fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// The time of one message between nodes, as measured when the group was made. Zero if all ranks are on
+    /// one machine. The same on all ranks.
+    pub fn message_time(&self) -> Duration {
+        self.message_time
     }
 
     /// The value that callers keep with the node buffer `slot`. All callers get the same value, as long

@@ -8,6 +8,15 @@
 /// tree: k (k - 1) messages at once instead of 2 (k - 1) messages in a chain of 2 ceil(log2 k).
 pub const DIRECT_MAX: u32 = 4;
 
+/// How many messages follow one another in a reduction between `nodes` leaders.
+pub fn message_times(nodes: u32) -> u64 {
+    match nodes {
+        0 | 1 => 0,
+        2..=DIRECT_MAX => 1,
+        _ => 2 * u64::from(u32::BITS - (nodes - 1).leading_zeros()),
+    }
+}
+
 /// The parent of a rank. `None` for the root.
 pub fn parent(rank: u32) -> Option<u32> {
     (rank != 0).then(|| rank & (rank - 1))

@@ -18,6 +18,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use capulet_agreement::Ids;
 
@@ -27,7 +28,7 @@ use crate::buffer_table::BufferTable;
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result, check};
-use crate::group::{Group, OPENING_SLOT};
+use crate::group::{Group, OPENING_SLOT, message_time};
 use crate::members::Stamp;
 use crate::message::{Counters, Wire};
 use crate::node::{self, Split};
@@ -88,12 +89,13 @@ impl Group {
         if let Some(memory) = &memory {
             node::note_cores(&memory.slot(OPENING_SLOT), machine_size)?;
         }
-        let group = Arc::new(Group {
+        let mut group = Group {
             comm,
             rank: Rank(rank),
             size,
             node,
             machine_size,
+            message_time: Duration::ZERO,
             memory,
             stamp,
             shared: !process.multiple,
@@ -103,7 +105,9 @@ impl Group {
             ids: Mutex::new(Ids::new()),
             buffers: BufferTable::default(),
             kept: Mutex::default(),
-        });
+        };
+        group.message_time = message_time::measured(&group)?;
+        let group = Arc::new(group);
         registry::enter(&group);
         Ok(group)
     }

@@ -1,6 +1,9 @@
 //! Which bytes of the file the collective buffers of a round cover.
 
 use std::ops::Range;
+use std::time::Duration;
+
+use capulet_drivers::Direction;
 
 /// Bytes of a collective buffer without a hint. It is small enough to stay in the cache between copy and
 /// write.
@@ -8,6 +11,8 @@ pub const COLLECTIVE_BUFFER_BYTES: u64 = 1 << 20;
 /// The largest collective buffer that a hint can ask for, in bytes. It lies in shared memory, once for
 /// each rank of a node.
 pub const COLLECTIVE_BUFFER_BYTES_MAX: u64 = 1 << 30;
+/// The largest collective buffer without a hint, in bytes.
+const SLOW_NETWORK_BUFFER_BYTES: u64 = 8 << 20;
 /// The part of the file that a collective buffer covers begins at a multiple of this many bytes. Exceptions:
 /// the parts of stripes ([`Grid::new`]), and smaller buffers, which begin at multiples of their own length.
 pub const PAGE_BYTES: u64 = 4096;
@@ -16,6 +21,15 @@ const READ_UNIT_BYTES: u64 = 512;
 /// A read also takes gaps of up to this many bytes. Their bytes go into the collective buffer and never
 /// into user memory.
 const BRIDGE_BYTES: u64 = 4096;
+
+/// Bytes of a collective buffer without a hint, on nodes of up to `ranks` ranks, if a message between nodes takes
+/// `message_time`. The buffers of a node grow with the time of a message, so that the messages of a round take at
+/// most about a tenth of the time of the round: 2 message times, at 1 byte in a nanosecond.
+pub fn collective_buffer_bytes_for(message_time: Duration, ranks: u64) -> u64 {
+    let of_node = 20 * u64::try_from(message_time.as_nanos()).unwrap_or(u64::MAX).min(1 << 32);
+    let of_rank = (of_node / ranks.max(1)).clamp(COLLECTIVE_BUFFER_BYTES, SLOW_NETWORK_BUFFER_BYTES);
+    of_rank.next_power_of_two()
+}
 
 /// The collective buffers of the rounds of one access. They cover parts of the file of equal length, next
 /// to each other, from the offset at which the round begins.
@@ -109,11 +123,26 @@ pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
     index * ranks / aggregators
 }
 
-/// Whether all bytes of one group of nodes lie before all bytes of the nodes that follow it. True if
-/// either has no bytes. If the relation holds from the first node to the last, the nodes have nothing to
-/// exchange.
-pub fn are_in_order(before: &Range<u64>, after: &Range<u64>) -> bool {
-    before.is_empty() || after.is_empty() || before.end <= after.start
+/// The bytes that lie both in the span of one group of nodes and in the span of the nodes that follow. `None` if
+/// a span does not begin and end behind the other span, so that the spans have no order.
+pub fn shared_bytes(before: &Range<u64>, after: &Range<u64>) -> Option<u64> {
+    if before.is_empty() || after.is_empty() || before.end <= after.start {
+        return Some(0);
+    }
+    (before.start <= after.start && before.end <= after.end).then(|| before.end - after.start)
+}
+
+/// Whether each node gathers on its own. `shared` is the sum of [`shared_bytes`] from the first node to the
+/// last, `span_bytes` the length of the span of all nodes.
+///
+/// In a write, nodes that share bytes must exchange, because overlapping bytes have an order. In a read they may
+/// read shared bytes twice. A quarter of the span read twice costs less than most of the span sent to other
+/// nodes.
+pub fn gathers_per_node(direction: Direction, shared: Option<u64>, span_bytes: u64) -> bool {
+    match direction {
+        Direction::Write => shared == Some(0),
+        Direction::Read => shared.is_some_and(|shared| shared <= span_bytes / 4),
+    }
 }
 
 #[cfg(test)]
@@ -126,6 +155,27 @@ mod tests {
         let Grid { collective_buffer_bytes, align_bytes, .. } =
             Grid::new(collective_buffer_bytes, 1 << 30, stripe_bytes, 8);
         (collective_buffer_bytes, align_bytes)
+    }
+
+    #[test]
+    fn nodes_that_share_few_bytes_read_them_twice() {
+        assert_eq!(shared_bytes(&(0..10), &(10..20)), Some(0));
+        assert_eq!(shared_bytes(&(0..12), &(10..20)), Some(2));
+        assert_eq!([shared_bytes(&(0..21), &(10..20)), shared_bytes(&(11..15), &(10..20))], [None; 2]);
+        assert_eq!([shared_bytes(&(0..0), &(3..9)), shared_bytes(&(3..9), &(0..0))], [Some(0); 2]);
+        let gathers =
+            |shared| [Direction::Read, Direction::Write].map(|way| gathers_per_node(way, shared, 20));
+        assert_eq!([Some(0), Some(5)].map(gathers), [[true, true], [true, false]]);
+        assert_eq!([Some(6), None].map(gathers), [[false; 2]; 2]);
+    }
+
+    #[test]
+    fn buffers_of_a_node_grow_with_the_time_of_a_message() {
+        let of = |message_us: u64, ranks: u64| {
+            collective_buffer_bytes_for(Duration::from_micros(message_us), ranks) / 1024 / KIB
+        };
+        assert_eq!([of(0, 2), of(35, 2), of(350, 2), of(350, 4), of(350, 16)], [1, 1, 4, 2, 1]);
+        assert_eq!([of(100_000, 1), of(u64::MAX / 1000, 1), of(100_000, 0)], [8; 3]);
     }
 
     #[test]

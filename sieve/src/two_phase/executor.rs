@@ -152,11 +152,7 @@ impl Operation {
             .map(|leaders| Box::new(Exchange::new(Arc::clone(leaders), internode.operation, self.direction)));
         self.is_exchanging = true;
         if let Some(surveyed) = internode.surveyed {
-            return self.after_survey(surveyed_status(
-                surveyed.own_first,
-                surveyed.all,
-                self.group.has_idle_nodes(),
-            ));
+            return self.after_survey(self.surveyed_status(surveyed.own_first, surveyed.all));
         }
         self.phase = Phase::Survey { own_first: u64::MAX };
         let span = self.part.access.span();
@@ -252,7 +248,7 @@ impl Operation {
             let internode = self.group.internode.as_ref();
             let able = internode.is_some_and(|internode| internode.may_exchange);
             let unit_bytes = internode.map_or(1, |internode| internode.unit_bytes);
-            let survey = Survey { first, end, ascending: true, able }.in_units_of(unit_bytes);
+            let survey = Survey { first, end, shared: Some(0), able }.in_units_of(unit_bytes);
             return exchange.begin_survey(survey);
         }
         let step = Step {
@@ -282,7 +278,7 @@ impl Operation {
     /// Tells the ranks of the node the values that the leaders combined.
     fn publish_leader_result(&mut self, values: LeaderValues) {
         let status = match self.phase {
-            Phase::Survey { own_first } => surveyed_status(own_first, values, self.group.has_idle_nodes()),
+            Phase::Survey { own_first } => self.surveyed_status(own_first, values),
             _ => status_of_values(values),
         };
         if let Some(reason) = self.exchange.as_mut().and_then(|exchange| exchange.take_refused()) {
@@ -342,6 +338,14 @@ impl Operation {
         let is_late = self.direction == Direction::Read && is_direct(self.group.nodes());
         let read = self.read.filter(|_| is_late).map(|read| read.base);
         read.or(self.filled.map(|filled| filled.base)).unwrap_or(u64::MAX)
+    }
+
+    /// The result of the survey. `more` is true if the nodes exchange.
+    fn surveyed_status(&self, own_first: u64, values: LeaderValues) -> RoundStatus {
+        let survey = Survey::of_lanes(values);
+        let is_exchanging = survey.needs_exchange(self.direction, self.group.has_idle_nodes());
+        let next = if is_exchanging { survey.first } else { own_first };
+        RoundStatus { next, more: is_exchanging, ..RoundStatus::NEUTRAL }
     }
 
     fn after_survey(&mut self, status: RoundStatus) {
@@ -428,12 +432,4 @@ impl Operation {
         self.error = self.error.take().or(Some(failure));
         self.finish(0);
     }
-}
-
-/// The result of the survey. `more` is true if the nodes have bytes for each other.
-fn surveyed_status(own_first: u64, values: LeaderValues, has_idle: bool) -> RoundStatus {
-    let survey = Survey::of_lanes(values);
-    let is_exchanging = survey.needs_exchange(has_idle);
-    let next = if is_exchanging { survey.first } else { own_first };
-    RoundStatus { next, more: is_exchanging, ..RoundStatus::NEUTRAL }
 }

@@ -22,7 +22,7 @@ mod values;
 
 use crate::Direction;
 use crate::choice::{Agreed, Plan, Resources, Summary, choose};
-use crate::grid::{Grid, are_in_order};
+use crate::grid::{Grid, gathers_per_node, shared_bytes};
 use crate::way::Holes;
 use crate::wire::DIRECT_NODES_MAX;
 
@@ -62,18 +62,22 @@ fn two_phase(parts: &[RankPart], setup: &Setup, agreed: &Agreed, limits: Limits)
         Grid::new(setup.collective_buffer_bytes, setup.allocated_bytes, setup.stripe_bytes, agreed.grain);
     let nodes = setup.nodes();
     let mut before = 0..0;
-    let mut in_order = true;
+    let mut shared = Some(0_u64);
     let ranks = setup.ranks_by_node();
     for ranks in &ranks {
         let span = span_of(parts, ranks);
-        in_order &= are_in_order(&before, &span);
-        if !span.is_empty() {
-            before = before.start..before.end.max(span.end);
+        let more = shared_bytes(&before, &span);
+        shared = shared.zip(more).map(|(shared, more)| shared.saturating_add(more));
+        if before.is_empty() {
+            before = span;
+        } else if !span.is_empty() {
+            before = before.start.min(span.start)..before.end.max(span.end);
         }
     }
     // The bytes of a node without collective buffers must go to other nodes, wherever they lie.
     let has_idle = nodes > 1 && setup.aggregators.contains(&0);
-    let exchanges = setup.may_exchange && (has_idle || !in_order);
+    let gathers_per_node = gathers_per_node(setup.direction, shared, before.end - before.start);
+    let exchanges = setup.may_exchange && (has_idle || !gathers_per_node);
     let node_sets: Vec<Vec<usize>> =
         if exchanges { vec![(0..nodes).collect()] } else { (0..nodes).map(|node| vec![node]).collect() };
     let mut left = limits;
