@@ -19,6 +19,9 @@ const YIELDS_CROWDED: u32 = 16;
 /// The number that holds on this machine, as far as the groups of this process have found out.
 static YIELDS: AtomicU32 = AtomicU32::new(YIELDS_ALONE);
 
+/// The number of requests of other ranks that this process has answered ([`note_answer`]). It wraps.
+static ANSWERS: AtomicU32 = AtomicU32::new(0);
+
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 /// The growth of the sleeps: each sleep is longer than the previous one by a fixed fraction, up to a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +42,12 @@ pub(crate) fn note_crowd() {
     YIELDS.store(YIELDS_CROWDED, Ordering::Relaxed);
 }
 
+/// Notes that this process has answered a request of another rank. Its waits begin again with yields: another
+/// request follows soon, such as the release of a lock, and would find this process asleep.
+pub(crate) fn note_answer() {
+    ANSWERS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// The state of one wait. The caller makes one value per wait, and calls [`Backoff::pause`] after each
 /// check that found nothing.
 #[derive(Debug, Clone)]
@@ -46,18 +55,20 @@ pub struct Backoff {
     yields: u32,
     sleep: Duration,
     growth: Growth,
+    /// The value of `ANSWERS` at the previous pause.
+    answers: u32,
 }
 
 impl Backoff {
     /// The state at the beginning of a wait. The sleeps grow to 1 ms.
     pub const fn new() -> Self {
-        Backoff { yields: 0, sleep: SLEEP_MIN, growth: PATIENT }
+        Backoff { yields: 0, sleep: SLEEP_MIN, growth: PATIENT, answers: 0 }
     }
 
     /// As [`Backoff::new`], for a wait that other ranks wait behind, such as the wait for a lock. The
     /// sleeps grow more slowly, to 250 µs.
     pub const fn brisk() -> Self {
-        Backoff { yields: 0, sleep: SLEEP_MIN, growth: BRISK }
+        Backoff { yields: 0, sleep: SLEEP_MIN, growth: BRISK, answers: 0 }
     }
 
     /// Waits a little. The first pauses yield the processor. Later pauses sleep 50 µs, growing to 1 ms (250
@@ -72,6 +83,11 @@ impl Backoff {
     /// The next pause: `None` for a yield, `Some` for a sleep of that length. For callers that sleep in
     /// another way, for example on a futex.
     pub fn next_sleep(&mut self) -> Option<Duration> {
+        let answers = ANSWERS.load(Ordering::Relaxed);
+        if answers != self.answers {
+            self.reset();
+            self.answers = answers;
+        }
         if self.yields < YIELDS.load(Ordering::Relaxed) {
             self.yields += 1;
             return None;
@@ -83,7 +99,7 @@ impl Backoff {
 
     /// Restarts the pauses from the beginning. The caller calls this when the wait has made progress.
     pub fn reset(&mut self) {
-        *self = Backoff { growth: self.growth, ..Self::new() };
+        *self = Backoff { growth: self.growth, answers: self.answers, ..Self::new() };
     }
 }
 

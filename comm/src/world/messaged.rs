@@ -25,7 +25,7 @@ use capulet_word_server::{Operation, Words};
 use super::WorldWords;
 use super::medium::{At, FetchOp, Medium, Width};
 use crate::agree::ReduceOp;
-use crate::backoff::Backoff;
+use crate::backoff::{self, Backoff};
 use crate::class::ErrorClass;
 use crate::collective;
 use crate::error::{Error, Result};
@@ -231,6 +231,7 @@ impl OwnPart {
                 return Ok(());
             }
             let (rank, request) = (posted.source(0), posted.take(0));
+            backoff::note_answer();
             desk.posted = Some(self.post()?);
             match self.words.answer(&request) {
                 Ok((number, reply)) => {
