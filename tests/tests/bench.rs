@@ -73,8 +73,8 @@ fn independent_rows_are_right() {
     check("independent", 18);
 }
 
-/// Nine cases write and read. Two cases write through the shared file pointer. The rows of the far rank count in
-/// raw round trips, on Capulet and on each peer without a fault.
+/// Nine cases write and read. Two cases write through the shared file pointer. The rows of the far rank count
+/// in raw round trips, on Capulet and on each peer without a fault.
 #[test]
 fn atomic_rows_are_right() {
     let rows = rows(&["atomic"]);

@@ -92,7 +92,8 @@ fn remarks(row: &Row) -> String {
         ));
     }
     if let Some((trips, seconds)) = row.round_trips.zip(row.round_trip_seconds) {
-        let words = row.counts.as_ref().and_then(|counts| counts.get("word_operations")).copied().unwrap_or(0);
+        let words =
+            row.counts.as_ref().and_then(|counts| counts.get("word_operations")).copied().unwrap_or(0);
         let words = words as f64 / row.operations.max(1) as f64;
         remarks.push(format!(
             "atomic mode adds {trips:.2} raw round trips of {:.1} us, {words:.2} word operations",
@@ -122,7 +123,13 @@ mod tests {
         let ours = contender("capulet", &[&[far, many(2, 0.01)]]);
         let strays = Sample { strays: 5, ..sample(1, 2.0) };
         let mut group = group(ours, vec![contender("romio", &[&[strays, many(2, 0.03)]])]);
-        let counts = [("copied_bytes", 500_000), ("system_calls", 12), ("messages", 6), ("collectives", 8), ("word_operations", 2)];
+        let counts = [
+            ("copied_bytes", 500_000),
+            ("system_calls", 12),
+            ("messages", 6),
+            ("collectives", 8),
+            ("word_operations", 2),
+        ];
         group.counts.insert(1, counts.map(|(name, value)| (name.to_owned(), value)).into());
         let text = table(&merge(&group));
         let line = |id: u32| {
