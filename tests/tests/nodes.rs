@@ -152,6 +152,31 @@ fn verify() {
     assert_eq!(text.matches(" 0 without an order").count(), 10, "{text}");
 }
 
+/// An atomic access of a rank on another node than the lock makes two operations at the node of the lock. The
+/// bench finds a way over the network to measure a raw round trip beside the access.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+#[cfg_attr(mpich, ignore = "MPI_Finalize of Debian's MPICH hangs over TCP")]
+fn bench_counts_in_round_trips() {
+    let Some(nodes) = two() else { return };
+    let (mpi, folder) = (Mpi::chosen(), tempfile::tempdir_in("/var/tmp").expect("a temporary folder"));
+    let _nodes = nodes.take();
+    let mut command = nodes.command(&[2, 2]);
+    command.arg(mpi.command()).args(["bench", "atomic", "--case", "far ", "--quick", "--json", "--dir"]);
+    command.arg(folder.path()).args(["--mpi", mpi.name(), "--ranks", "4"]).stdin(Stdio::null());
+    let output = command.output().expect("python3 starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{errors}", output.status);
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("the output is JSON");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let count = |name: &str| row["counts"][name].as_u64().expect("the row has the counter");
+        let accesses = row["operations"].as_u64().expect("the row has accesses");
+        assert_eq!((count("locks"), count("word_operations")), (accesses, 2 * accesses), "{row}");
+        assert!(row["round_trips"].is_f64() && row["round_trip_seconds"].is_f64(), "{row}");
+    }
+}
+
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn hdf5() {
