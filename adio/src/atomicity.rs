@@ -258,8 +258,11 @@ impl File {
             return Ok(None);
         }
         // If MPI does not reach a home rank that computes, each operation there waits for that rank. The
-        // queue then costs less than ranges: an exclusive epoch is several operations at the home rank.
-        if choice == LockChoice::Auto && !table.as_ref().unwrap_or(&words).is_passive(self.agree())? {
+        // queue then costs less than ranges: an exclusive epoch is several operations at the home rank. On a
+        // server and by messages an exchange is one operation, as each of the two operations of the queue.
+        if let (LockChoice::Auto, Some(table)) = (choice, &table)
+            && !table.is_passive(self.agree())?
+        {
             protocol = WorldProtocol::Queue;
         }
         Ok(Some(world_lock(protocol, words, table, self.channel.notifier(), limit, progress)))

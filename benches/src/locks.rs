@@ -33,7 +33,7 @@ enum Kind {
     Storage,
 }
 
-const KINDS: [(&str, Kind); 9] = [
+const KINDS: [(&str, Kind); 10] = [
     ("range", Kind::Near),
     ("shared", Kind::NearQueue),
     ("range-far", Kind::Far(WorldProtocol::Ranges, Mechanism::Auto)),
@@ -43,6 +43,8 @@ const KINDS: [(&str, Kind); 9] = [
     ("onesided", Kind::Far(WorldProtocol::OneSided, Mechanism::Auto)),
     ("twolevel", Kind::TwoLevel),
     ("fcntl", Kind::Storage),
+    // Last, because the ranks answer for these words until `MPI_Finalize`, which slows the waits of MPI.
+    ("range-messages", Kind::Far(WorldProtocol::Ranges, Mechanism::Messages)),
 ];
 
 /// The experiments `turns`: milliseconds of work inside the lock, and acquisitions of each rank.

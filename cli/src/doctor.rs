@@ -89,9 +89,15 @@ fn write_between_nodes(output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "  2. a server thread of each process over TCP: operations never wait for an MPI call")?;
     writeln!(
         output,
+        "  3. messages, if no server is reached and the MPI calls Capulet while it waits (Open MPI, MPICH \
+         from 4.3 on):"
+    )?;
+    writeln!(output, "     operations wait until their target waits in MPI or calls Capulet")?;
+    writeln!(
+        output,
         "  `capulet run --log info` and MPI_File_get_info (capulet_words) state the choice of a job;"
     )?;
-    writeln!(output, "  the hint capulet_words=window|server forces one.")
+    writeln!(output, "  the hint capulet_words=window|server|messages forces one.")
 }
 
 /// Describes one MPI: its library on this machine, and Capulet's library for it. Returns true if Capulet

@@ -12,14 +12,16 @@ use capulet_comm::{Agree, Backoff, Channel, Epochs, Mechanism, Notifier, WorldWo
 use support::group_of;
 
 /// The argument `multiple` selects `MPI_THREAD_MULTIPLE`. The argument `passive` asserts that the words of a
-/// rank that computes are reached. The argument `server` selects word servers instead of windows.
+/// rank that computes are reached. The arguments `server` and `messages` select these mechanisms instead of
+/// windows.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let (rank, size) = if has("multiple") { support::init_multiple() } else { support::init() };
     let group = group_of(support::world()).expect("a group");
     let channel = group.channel().expect("a channel");
-    let mechanism = if has("server") { Mechanism::Server } else { Mechanism::Window };
+    let named = [Mechanism::Server, Mechanism::Messages].into_iter().find(|named| has(named.name()));
+    let mechanism = named.unwrap_or(Mechanism::Window);
     let words = channel.world_words(Epochs::Standing, mechanism).expect("MPI works").expect("words");
     assert_eq!((words.rank(), words.ranks(), words.mechanism()), (rank, size, mechanism));
     single_words(&words, &channel);
@@ -27,7 +29,7 @@ fn main() {
     for words in [&words, &table].into_iter().filter(|words| words.is_exclusive()) {
         tables(words, &channel);
     }
-    assert_eq!((words.is_exclusive(), table.is_exclusive()), (has("server"), true));
+    assert_eq!((words.is_exclusive(), table.is_exclusive()), (mechanism != Mechanism::Window, true));
     wake_ups(&mut channel.notifier(), rank, size);
     // The measurement is late if another process has the core. All ranks measure equally often, and one
     // result in time is enough.
@@ -38,7 +40,8 @@ fn main() {
     drop(channel);
     apart(rank, size);
     // The larger number exceeds the number of windows that MPICH can have.
-    many(size, mechanism, if has("multiple") && size <= 2 { 2200 } else { 60 });
+    let is_window = mechanism == Mechanism::Window;
+    many(size, mechanism, if is_window && has("multiple") && size <= 2 { 2200 } else { 60 });
     support::finish("world");
 }
 

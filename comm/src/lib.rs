@@ -61,7 +61,8 @@
 //! | `consts`, `class`, `error`, `rank`, [`tree`] | [`Error`], [`ErrorClass`], [`Rank`], constants of MPI |
 //! | `agree` | [`Agree`]: barriers, reductions and broadcasts as a trait |
 //! | `backoff`, `wait`, `futex`, `cgroup`, `segment` | waits, and shared memory of the operating system |
-//! | `lifetime`, `progress`, `process` | the phases of MPI, its progress, and the hook of `MPI_Finalize` |
+//! | `lifetime`, `still`, `service` | the phases of MPI, code that is not reentered, and answers to other ranks |
+//! | `progress`, `process` | the progress of MPI, and the hook of `MPI_Finalize` |
 //! | [`work`], [`request`], [`info`], [`status`] | nonblocking work, and the small objects of MPI |
 //! | `attribute_key`, `types` | [`MpiType`]: conversion of datatypes, and their attributes |
 //! | `message`, `lanes`, `reduction`, `collective` | the operations of [`Agree`] by messages of one tag |
@@ -70,7 +71,7 @@
 //! | `node`, `job` | [`Node`]: the ranks that share memory, and whether the job has other nodes |
 //! | `node_reduction` | reductions over several nodes |
 //! | `memory`, `node_shared`, `buffer_table` | [`NodeShared`]: memory for collective operations |
-//! | `pool`, `world` | [`WorldWords`]: words that ranks of all nodes reach, in MPI windows or by word servers |
+//! | `pool`, `world` | [`WorldWords`]: words that ranks of all nodes reach: in MPI windows, by word servers, or by messages |
 //! | `remains`, `group`, `registry` | [`Group`]: the processes of a user's communicator |
 //! | `node_buffer`, `leaders`, `notifier`, `channel` | [`Channel`]: one tag of a group; [`NodeBuffer`] |
 //! | [`local`] | [`Agree`], [`NodeShared`] and [`Leaders`] for threads as ranks |
@@ -112,7 +113,9 @@ mod registry;
 mod remains;
 pub mod request;
 mod segment;
+mod service;
 pub mod status;
+mod still;
 pub mod tree;
 mod types;
 mod user_comm;

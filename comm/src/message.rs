@@ -136,7 +136,7 @@ impl Wire<'_> {
         };
         check("MPI_Isend", status)?;
         self.counters.count_sent(bytes.len());
-        flight.parts.push(Part { request, memory, received_bytes: 0 });
+        flight.parts.push(Part::new(request, memory));
         Ok(())
     }
 
@@ -186,12 +186,32 @@ impl Wire<'_> {
         };
         check("MPI_Imrecv", code)?;
         let mut flight = Flight::default();
-        flight.parts.push(Part { request, memory: Memory::Received { buffer }, received_bytes: 0 });
+        flight.parts.push(Part::new(request, Memory::Received { buffer }));
         Ok(Some((status.MPI_SOURCE as u32, flight)))
+    }
+
+    /// Whether a message of a rank has arrived. Does not receive the message.
+    pub(crate) fn has_arrived(&self, source: u32) -> Result<bool> {
+        let (mut found, source): (c_int, c_int) = (0, self.rank_in_comm(source));
+        // SAFETY: MPI-4.0 section 3.8.1: MPI writes the flag, and no status. The communicator is private to
+        // this crate and valid.
+        let code =
+            unsafe { ffi::MPI_Iprobe(source, self.tag, self.comm, &raw mut found, consts::status_ignore()) };
+        check("MPI_Iprobe", code)?;
+        Ok(found != 0)
     }
 
     /// Starts to receive a message of at most `bytes` bytes. Returns its index in the flight.
     pub(crate) fn start_receive(&self, source: u32, bytes: usize, flight: &mut Flight) -> Result<usize> {
+        self.start_receive_of(self.rank_in_comm(source), bytes, flight)
+    }
+
+    /// As [`Wire::start_receive`], from any rank ([`Flight::source`]).
+    pub(crate) fn start_receive_of_any(&self, bytes: usize, flight: &mut Flight) -> Result<usize> {
+        self.start_receive_of(consts::any_source(), bytes, flight)
+    }
+
+    fn start_receive_of(&self, source: c_int, bytes: usize, flight: &mut Flight) -> Result<usize> {
         assert!(bytes <= MESSAGE_BYTES_MAX, "the caller cuts longer messages into chunks");
         let mut buffer = vec![0_u8; bytes].into_boxed_slice();
         let mut request = consts::request_null();
@@ -204,14 +224,14 @@ impl Wire<'_> {
                 buffer.as_mut_ptr().cast::<c_void>(),
                 bytes as c_int,
                 consts::byte(),
-                self.rank_in_comm(source),
+                source,
                 self.tag,
                 self.comm,
                 &raw mut request,
             )
         };
         check("MPI_Irecv", status)?;
-        flight.parts.push(Part { request, memory: Memory::Received { buffer }, received_bytes: 0 });
+        flight.parts.push(Part::new(request, Memory::Received { buffer }));
         Ok(flight.parts.len() - 1)
     }
 
@@ -253,6 +273,8 @@ struct Part {
     request: ffi::MPI_Request,
     memory: Memory,
     received_bytes: usize,
+    /// The sender of a complete receive, as a rank of the communicator.
+    source: c_int,
 }
 
 // SAFETY: MPI-4.0 section 11.6: a handle is not bound to a thread; each thread that may call MPI may use
@@ -260,6 +282,10 @@ struct Part {
 unsafe impl Send for Part {}
 
 impl Part {
+    fn new(request: ffi::MPI_Request, memory: Memory) -> Self {
+        Self { request, memory, received_bytes: 0, source: -1 }
+    }
+
     fn is_done(&self) -> bool {
         self.request == consts::request_null()
     }
@@ -277,12 +303,25 @@ impl Part {
         {
             let mut count: c_int = 0;
             // SAFETY: the receive has completed, so MPI_Test has initialized the status.
-            let code = unsafe { ffi::MPI_Get_count(status.as_ptr(), consts::byte(), &raw mut count) };
+            let (code, status) = unsafe {
+                (ffi::MPI_Get_count(status.as_ptr(), consts::byte(), &raw mut count), status.assume_init())
+            };
             check("MPI_Get_count", code)?;
             self.received_bytes = usize::try_from(count).unwrap_or(0);
+            self.source = status.MPI_SOURCE;
             counters.count_received(self.received_bytes);
         }
         Ok(())
+    }
+
+    /// Ends an incomplete receive. Local: MPI-4.0 section 3.8.4.
+    fn cancel(&mut self) -> Result<()> {
+        // SAFETY: the request belongs to this part and is active. MPI_Wait completes it, so MPI does not use
+        // the buffer any more. MPI ignores the status.
+        unsafe {
+            check("MPI_Cancel", ffi::MPI_Cancel(&raw mut self.request))?;
+            check("MPI_Wait", ffi::MPI_Wait(&raw mut self.request, consts::status_ignore()))
+        }
     }
 }
 
@@ -317,6 +356,17 @@ impl Flight {
         let is_over = self.test(counters)?;
         self.parts.retain(|part| !part.is_done());
         Ok(is_over)
+    }
+
+    /// Ends the receives that are not complete, without their messages. Local. Does not wait for other ranks.
+    pub(crate) fn cancel(&mut self) -> Result<()> {
+        let is_open = |part: &&mut Part| !part.is_done() && matches!(part.memory, Memory::Received { .. });
+        self.parts.iter_mut().filter(is_open).try_for_each(Part::cancel)
+    }
+
+    /// The sender of a complete receive, as a rank of the communicator.
+    pub(crate) fn source(&self, index: usize) -> u32 {
+        self.parts[index].source as u32
     }
 
     /// Takes the bytes of a complete receive.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::group::Group;
 use crate::message::{Counters, Flight, Wire};
-use crate::work::Still;
+use crate::service;
+use crate::still::Still;
 
 /// The endpoint of one rank for the wake-ups of a channel.
 #[derive(Debug)]
@@ -65,13 +66,15 @@ impl Notifier {
         Ok(is_here)
     }
 
-    /// Whether all wake-ups of this rank are sent. The caller calls this until it returns true before it
+    /// Whether all wake-ups of this rank are sent. Answers requests of other ranks, so that a rank that
+    /// polls for a wake-up delays none of them. The caller calls this until it returns true before it
     /// drops this value: a drop before that leaks the unfinished sends.
     ///
     /// # Errors
     /// If MPI fails.
     pub fn is_sent(&mut self) -> Result<bool> {
         let _still = Still::new();
+        service::answer();
         self.sent.sweep(&self.counters)
     }
 }

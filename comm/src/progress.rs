@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crate::error::{Result, check};
-use crate::{consts, ffi, lifetime};
+use crate::{consts, ffi, lifetime, service};
 
 /// The generalized request that never completes.
 #[derive(Debug)]
@@ -65,9 +65,11 @@ pub(crate) fn end() {
     }
 }
 
-/// Drives the progress of MPI, so that messages of this process move on. Local. Does not block. Has no
-/// effect before `MPI_Init`, after `MPI_Finalize`, and when it is called from within itself.
+/// Drives the progress of MPI, so that messages of this process move on, and answers requests of other ranks.
+/// Local. Does not block. Has no effect before `MPI_Init`, after `MPI_Finalize`, and when it is called from
+/// within itself.
 pub fn progress() {
+    service::answer();
     if !lifetime::is_usable() || !lifetime::is_prepared() {
         return;
     }

@@ -22,7 +22,8 @@ use crate::backoff::Backoff;
 use crate::class::ErrorClass;
 use crate::error::{Result, check};
 use crate::process::{self, process};
-use crate::{consts, ffi, status, work};
+use crate::still::is_still;
+use crate::{consts, ffi, service, status, work};
 
 /// The operation of a request.
 pub trait Completion: Debug + Send + Sync {
@@ -122,12 +123,16 @@ unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
     (!address.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
+/// Whether Open MPI calls [`on_progress`].
+static IS_HOOKED: AtomicBool = AtomicBool::new(false);
+
 fn hook_progress() {
     // SAFETY: `# Safety` of `symbol`: only Open MPI has a function of this name, and it has this type.
     if let Some(register) = unsafe { symbol::<Register>(c"opal_progress_register") } {
         // SAFETY: Open MPI calls `on_progress` until the process ends. Code of this library is never
         // unloaded.
         let code = unsafe { register(on_progress) };
+        IS_HOOKED.store(code == 0, Ordering::Relaxed);
         tracing::debug!(code, "hooked into the progress engine");
     }
 }
@@ -145,17 +150,20 @@ const ASYNC_DONE: c_int = 1;
 /// Whether MPICH calls [`on_async`] while it makes progress.
 static IS_CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Makes MPI call this crate while MPI waits, as far as the MPI library can. Called when an operation starts.
-pub(crate) fn ask_to_be_called() {
+/// Makes MPI call this crate while MPI waits, as far as the MPI library can. Called when an operation or a
+/// service starts. True if MPI calls this crate whatever MPI waits for.
+pub(crate) fn ask_to_be_called() -> bool {
     static HOOK: Once = Once::new();
     if process::is_usable() {
         HOOK.call_once(hook_progress);
         call_while_busy();
     }
+    IS_HOOKED.load(Ordering::Relaxed) || IS_CALLED.load(Ordering::Relaxed)
 }
 
-/// Makes MPICH call [`on_async`] whatever MPICH waits for, until no operation is in progress. Does nothing if
-/// several threads may be inside MPI: MPICH holds a lock during the call, and operations call MPI.
+/// Makes MPICH call [`on_async`] whatever MPICH waits for, until there is no operation in progress and no
+/// service. Does nothing if several threads may be inside MPI: MPICH holds a lock during the call, and
+/// operations call MPI.
 fn call_while_busy() {
     let is_single = process().is_ok_and(|process| !process.multiple);
     let has_numbers = size_of::<ffi::MPI_Comm>() == size_of::<c_int>();
@@ -177,12 +185,12 @@ fn call_while_busy() {
 /// MPICH calls this function while it makes progress. If an operation that this function advances calls MPI,
 /// MPICH may call this function again. The inner call returns at once.
 unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
-    if work::is_advancing() {
+    contained(advance_in_mpi);
+    if is_still() {
         return ASYNC_NO_PROGRESS;
     }
-    contained(work::advance);
     // `MPI_Finalize` waits until this function returns ASYNC_DONE.
-    if work::is_under_way() && !process::is_finalizing() {
+    if (work::is_under_way() || service::is_any()) && !process::is_finalizing() {
         return ASYNC_NO_PROGRESS;
     }
     IS_CALLED.store(false, Ordering::Relaxed);
@@ -191,8 +199,14 @@ unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
 
 /// Open MPI calls this function while it makes progress.
 unsafe extern "C" fn on_progress() -> c_int {
-    contained(work::advance);
+    contained(advance_in_mpi);
     0
+}
+
+/// What this crate does in each turn of a wait of MPI.
+fn advance_in_mpi() {
+    service::answer_now_and_then();
+    work::advance_operations();
 }
 
 /// The result of the operation of a request. `None` while the operation is in progress.

@@ -5,12 +5,12 @@
 //! in every wait, older versions of MPICH do so while they wait for a request of this crate (see
 //! [`request`]).
 
-use std::cell::Cell;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 
-use crate::{lifetime, request};
+use crate::still::{Still, is_still};
+use crate::{lifetime, request, service};
 
 /// Work that can be advanced step by step.
 pub trait Work: Debug + Send + Sync {
@@ -22,10 +22,6 @@ pub trait Work: Debug + Send + Sync {
 static WORK: Mutex<Vec<Weak<dyn Work>>> = Mutex::new(Vec::new());
 /// The number of operations in progress. A wait without such operations costs one load of this counter.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static ADVANCING: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Registers work. The registration ends when the work is dropped.
 pub fn register(work: Weak<dyn Work>) {
@@ -59,67 +55,25 @@ pub(crate) fn is_under_way() -> bool {
     UNDER_WAY.load(Ordering::Relaxed) > 0
 }
 
-/// Whether this thread is inside of [`advance`].
-pub(crate) fn is_advancing() -> bool {
-    ADVANCING.get()
+/// Answers requests of other ranks, and advances all registered work. Does not wait. Advances no work if no
+/// operation is in progress, if this thread is already inside of this function, or if MPI is not initialized
+/// or is finalized.
+pub fn advance() {
+    service::answer();
+    advance_operations();
 }
 
-/// Advances all registered work. Does not wait. Returns at once if no operation is in progress, if this
-/// thread is already inside of this function, or if MPI is not initialized or is finalized.
-pub fn advance() {
-    if !is_under_way() || is_advancing() || !lifetime::is_usable() {
+/// As [`advance`], without answers to other ranks.
+pub(crate) fn advance_operations() {
+    if !is_under_way() || is_still() || !lifetime::is_usable() {
         return;
     }
-    ADVANCING.set(true);
-    let _reset = Reset;
+    let _still = Still::new();
     let all: Vec<_> = {
         let all = WORK.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).collect()
     };
     for work in all {
         work.advance();
-    }
-}
-
-struct Reset;
-
-impl Drop for Reset {
-    fn drop(&mut self) {
-        ADVANCING.set(false);
-    }
-}
-
-/// While this value lives, this thread advances no work, not even in a callback from an MPI function. For
-/// code that must not be reentered.
-#[derive(Debug)]
-#[must_use = "work goes on again when it is dropped"]
-pub(crate) struct Still {
-    was_advancing: bool,
-}
-
-impl Still {
-    pub(crate) fn new() -> Self {
-        Self { was_advancing: ADVANCING.replace(true) }
-    }
-}
-
-impl Drop for Still {
-    fn drop(&mut self) {
-        ADVANCING.set(self.was_advancing);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_work_advances_while_a_still_lives() {
-        assert!(!is_advancing());
-        let outer = Still::new();
-        drop(Still::new());
-        assert!(is_advancing(), "the outer value still lives");
-        drop(outer);
-        assert!(!is_advancing());
     }
 }

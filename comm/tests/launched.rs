@@ -120,9 +120,25 @@ fn words_are_accessible_from_other_nodes() {
         pass_with("world", &["server", "passive"], ranks, &[(NODES_VARIABLE, nodes)]);
         pass_with("world", &["server", "passive", "multiple"], ranks, &[(NODES_VARIABLE, nodes)]);
     }
+    for (ranks, nodes) in [(1, "1"), (3, "1"), (4, "2")] {
+        for thread_level in ["single", "multiple"] {
+            let arguments = ["messages", thread_level];
+            let complaints = pass_with("world", &arguments, ranks, &[(NODES_VARIABLE, nodes)]);
+            assert!(!complaints.contains("leaked"), "{complaints}");
+        }
+    }
     for (ranks, nodes) in [(2, "1"), (2, "2"), (4, "3")] {
         let complaints = pass_with("world", &["multiple", passive], ranks, &[(NODES_VARIABLE, nodes)]);
         assert!(!complaints.contains("leaked"), "{complaints}");
+    }
+}
+
+/// Words that their home rank answers for in its waits. Only Open MPI calls the crate in waits of MPI.
+#[test]
+fn words_are_answered_for_by_messages() {
+    let in_mpi = if IS_ACTIVE { "not-in-mpi" } else { "in-mpi" };
+    for (ranks, nodes) in [(2, "1"), (4, "2")] {
+        pass_with("messages", &[in_mpi], ranks, &[(NODES_VARIABLE, nodes)]);
     }
 }
 
@@ -148,9 +164,11 @@ fn group_with_a_spawned_process_is_a_new_group() {
 fn objects_may_end_in_any_order() {
     for way in ["plain", "hook-before", "hook-after", "open", "lopsided"] {
         for ranks in [1, 2, 4] {
-            let complaints = pass_with("ends", &[way], ranks, &[]);
-            let tidy = !matches!(way, "open" | "lopsided");
-            assert!(!(tidy && complaints.contains("leaked")), "{way}: {complaints}");
+            for mechanism in ["auto", "messages"] {
+                let complaints = pass_with("ends", &[way, mechanism], ranks, &[]);
+                let tidy = !matches!(way, "open" | "lopsided");
+                assert!(!(tidy && complaints.contains("leaked")), "{way}: {complaints}");
+            }
         }
     }
 }

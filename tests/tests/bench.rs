@@ -52,11 +52,11 @@ fn check(suite: &str, cases: usize) {
     }
 }
 
-/// Nine locks run seven experiments each, and the six in words that all ranks reach also a plain fetch.
+/// Ten locks run seven experiments each, and the seven in words that all ranks reach also a plain fetch.
 #[test]
 fn locks_are_measured() {
     let rows = rows(&["locks"]);
-    assert_eq!(rows.len(), 9 * 7 + 6);
+    assert_eq!(rows.len(), 10 * 7 + 7);
     for row in &rows {
         assert!(row["value"].as_f64().is_some_and(f64::is_finite), "{row}");
         assert!(row["acquisitions"].as_u64().is_some_and(|count| count > 0), "{row}");

@@ -135,6 +135,21 @@ fn shared_state() {
     }
 }
 
+/// As above, by messages of MPI.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn shared_state_by_messages() {
+    let Some(nodes) = two() else { return };
+    let ranks = if Mpi::chosen().is_open_mpi() { [2, 2] } else { [1, 1] };
+    for name in ["atomic", "shared"] {
+        let job = job(name, nodes, &ranks).variable("CAPULET_LOG", "info").variable("CHECK_ENTERS", "1");
+        let outcome = job.variable("CAPULET_HINTS", "capulet_words=messages").run();
+        outcome.expect_checks(&format!("{name} by messages on two nodes"));
+        let words = "words of locks and shared file pointers mechanism=\"messages\"";
+        assert!(outcome.text.contains(words), "the mechanism is not stated: {outcome:?}");
+    }
+}
+
 /// `capulet verify` finds an order for the atomic accesses of two nodes, in every mode.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]

@@ -135,6 +135,22 @@ fn shared_state_by_word_servers() {
     }
 }
 
+/// As above, by messages that the rank that holds the words answers: in the waits of Open MPI, and in calls
+/// on files, which the waits of these programs make too for MPICH 4.0. MPICH spins, so it gets few ranks.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+fn shared_state_by_messages() {
+    let ways: &[(usize, &str)] =
+        if Mpi::chosen().name() == "mpich" { &[(2, "2")] } else { &[(2, "2"), (4, "3")] };
+    for name in ["atomic", "shared", "consistency"] {
+        for (ranks, nodes) in ways {
+            let job = job(name, *ranks).variable("CAPULET_NODES", nodes).variable("CHECK_ENTERS", "1");
+            let job = job.variable("CAPULET_HINTS", "capulet_words=messages");
+            job.run().expect_checks(&format!("{name} on {ranks} ranks by messages of {nodes} nodes"));
+        }
+    }
+}
+
 /// Fewer aggregators than nodes. A node without an aggregator only sends and receives.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]

@@ -132,6 +132,19 @@ fn word_servers_give_an_order() {
     }
 }
 
+/// Words of locks by messages. The ranks wait in MPI between their accesses.
+#[test]
+#[cfg_attr(mpich, ignore = "Debian's MPICH calls no other library while it waits")]
+fn words_by_messages_give_an_order() {
+    for lock in ["auto", "mcs", "hybrid"] {
+        let words = ["--ranks", "4", "--rounds", "5", "--lock", lock, "--nodes", "2"];
+        let modes = ["--mode", "mixed", "--mode", "nonblocking", "--mode", "pointers"];
+        let words = [&words[..], &modes, &["--hint", "capulet_words=messages"]].concat();
+        let text = ends_with(&words, 0);
+        assert_eq!(text.matches(" 0 without an order").count(), 3, "{text}");
+    }
+}
+
 #[test]
 fn accesses_without_locks_have_no_order() {
     for mode in ["independent", "mixed", "block", "pointers"] {

@@ -8,7 +8,7 @@ pub struct LockRow {
     /// Name of the MPI, as the MPI gives it.
     pub mpi: String,
     /// Name of the lock, as in the hint `capulet_lock`. `range-far` is the lock of ranges among nodes,
-    /// and `range-server` the same lock in words on servers.
+    /// `range-server` the same lock in words on servers, and `range-messages` in words by messages.
     pub lock: String,
     /// Number of ranks.
     pub ranks: u32,

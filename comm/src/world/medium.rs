@@ -42,7 +42,10 @@ pub(crate) trait Medium: Debug + Send + Sync {
     fn compare_swap(&self, expected: u32, value: u32, at: At) -> Result<u32>;
 
     /// Stores `put` from word `table.word + first` on, and returns `words` words from `table.word` on,
-    /// including the stored ones. `put` lies inside of these words. Only if [`Medium::is_exclusive`].
+    /// including the stored ones. `put` lies inside of these words, and has at most
+    /// [`WorldWords::ENTRY_WORDS`] words. Only if [`Medium::is_exclusive`].
+    ///
+    /// [`WorldWords::ENTRY_WORDS`]: super::WorldWords::ENTRY_WORDS
     fn exchange(&self, table: At, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>>;
 
     /// Fetches `words` words from `table.word` on. If all of them are zero, stores `value` in word
@@ -55,6 +58,20 @@ pub(crate) trait Medium: Debug + Send + Sync {
     /// Whether operations complete while their target makes no MPI call, if this is known without a
     /// measurement.
     fn is_passive(&self) -> Option<bool>;
+
+    /// What an operation may have to wait for, as a sentence for the user.
+    fn guarantee(&self) -> &'static str;
+
+    /// Whether [`Medium::close`] itself waits for the other ranks, so that the caller need not.
+    fn waits_at_close(&self) -> bool {
+        false
+    }
+
+    /// The messages that this rank has sent and received for operations on the words, its own and those of
+    /// other ranks. `None` if operations are not made of messages of this crate.
+    fn messages(&self) -> Option<[u64; 2]> {
+        None
+    }
 
     /// Ends the use of the words in `MPI_Finalize`. Called once, by all ranks that reach it. `all_departed`
     /// is false if some rank did not get there.

@@ -6,10 +6,12 @@
 //! The memory has L slots (`SLOTS`), one per file. The home of slot i is rank i mod N, for N ranks. Memory
 //! per rank: 8 bytes x (L 8 + ceil(L / N) N 20 + 1).
 //!
-//! There are two mechanisms ([`Mechanism`]): an MPI window (`window`), and a server thread in each process
-//! that speaks TCP (`served`). Every operation is complete at its target when the function returns.
+//! There are three mechanisms ([`Mechanism`]): an MPI window (`window`), a server thread in each process that
+//! speaks TCP (`served`), and messages that the target answers in its waits (`messaged`). Every operation is
+//! complete at its target when the function returns.
 
 mod medium;
+mod messaged;
 mod served;
 mod window;
 
@@ -20,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::medium::{At, FetchOp, Medium, Width};
+use self::messaged::Messaged;
 use self::served::Served;
 use self::window::Window;
 use crate::agree::{Agree, ReduceOp};
@@ -42,7 +45,8 @@ pub enum Epochs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mechanism {
     /// A window if all ranks are on one machine, or if a measurement shows that operations complete while
-    /// their target computes. Otherwise a server.
+    /// their target computes. Otherwise a server. If no server can be reached, messages, but only if the MPI
+    /// of every rank calls this crate while it waits.
     #[default]
     Auto,
     /// An MPI window. Whether an operation waits for a call of MPI by its target depends on the MPI.
@@ -50,10 +54,13 @@ pub enum Mechanism {
     /// A thread of each process that answers requests over TCP. It makes no MPI call, so an operation never
     /// waits for the rank that holds the words.
     Server,
+    /// Messages of MPI, answered by the rank that holds the words: in a wait or a call of this crate, and in
+    /// a wait of MPI if the MPI calls this crate there (Open MPI, MPICH from 4.3 on).
+    Messages,
 }
 
 impl Mechanism {
-    const ALL: [Self; 3] = [Self::Auto, Self::Window, Self::Server];
+    const ALL: [Self; 4] = [Self::Auto, Self::Window, Self::Server, Self::Messages];
 
     /// The name of the mechanism, as in the hint.
     pub fn name(self) -> &'static str {
@@ -61,6 +68,7 @@ impl Mechanism {
             Self::Auto => "auto",
             Self::Window => "window",
             Self::Server => "server",
+            Self::Messages => "messages",
         }
     }
 }
@@ -85,7 +93,8 @@ pub(crate) struct WorldMemory {
 }
 
 /// The pools of words: by mechanism, with standing and with exclusive epochs.
-static POOLS: [[Pools<WorldMemory>; 2]; 3] = [
+static POOLS: [[Pools<WorldMemory>; 2]; Mechanism::ALL.len()] = [
+    const { [Pools::new(), Pools::new()] },
     const { [Pools::new(), Pools::new()] },
     const { [Pools::new(), Pools::new()] },
     const { [Pools::new(), Pools::new()] },
@@ -102,7 +111,8 @@ pub(crate) fn pools(mechanism: Mechanism, epochs: Epochs) -> &'static Pools<Worl
 pub(crate) fn close() {
     for memory in POOLS.iter().flatten().flat_map(Pools::take_all) {
         memory.closed.store(true, Ordering::Release);
-        let all_departed = memory.depart().unwrap_or_else(|error| {
+        let departed = if memory.medium.waits_at_close() { Ok(true) } else { memory.depart() };
+        let all_departed = departed.unwrap_or_else(|error| {
             tracing::warn!(%error, "the ranks cannot agree on the end of their words");
             false
         });
@@ -119,7 +129,7 @@ impl WorldMemory {
         epochs: Epochs,
         is_one_machine: bool,
     ) -> Result<Option<Self>> {
-        if mechanism != Mechanism::Server
+        if matches!(mechanism, Mechanism::Auto | Mechanism::Window)
             && let Some(memory) = Self::in_window(wire, epochs, is_one_machine)?
         {
             if mechanism == Mechanism::Window || is_one_machine || memory.is_passive(wire)? {
@@ -131,19 +141,28 @@ impl WorldMemory {
         if mechanism == Mechanism::Window || (mechanism == Mechanism::Auto && is_one_machine) {
             return Ok(None);
         }
-        let made = Served::make(wire, table_word(wire.size, SLOTS as usize) + 1);
-        let made = agreed(wire, made, false)?;
-        Ok(made.map(|served| Self::of(wire, Box::new(served), Mechanism::Server).reported()))
+        if mechanism != Mechanism::Messages {
+            let served = agreed(wire, Served::make(wire, part_words(wire.size)), false)?;
+            if mechanism == Mechanism::Server || served.is_some() {
+                return Ok(served.map(|made| Self::of(wire, Box::new(made), Mechanism::Server).reported()));
+            }
+        }
+        let is_answered_in_mpi = messaged::is_answered_in_mpi(wire)?;
+        // A program may block in MPI without an end until another rank has changed a file. With an MPI that
+        // does not call this crate then, only the user can know that the program does not.
+        if mechanism == Mechanism::Auto && !is_answered_in_mpi {
+            return Ok(None);
+        }
+        let made = Messaged::make(wire, part_words(wire.size), is_answered_in_mpi);
+        let messaged = agreed(wire, made, false)?;
+        Ok(messaged.map(|made| Self::of(wire, Box::new(made), Mechanism::Messages).reported()))
     }
 
     /// Tells the user how the words are reached. One rank tells it for all.
     fn reported(self) -> Self {
-        let guarantee = match self.mechanism {
-            Mechanism::Server => "an operation needs no MPI call of its target",
-            _ => "an operation may wait until its target calls MPI",
-        };
         if self.rank == 0 {
             let (mechanism, ranks) = (self.mechanism.name(), self.ranks);
+            let guarantee = self.medium.guarantee();
             tracing::info!(mechanism, ranks, guarantee, "words of locks and shared file pointers");
         }
         self
@@ -151,9 +170,8 @@ impl WorldMemory {
 
     /// Words in a window.
     fn in_window(wire: Wire<'_>, epochs: Epochs, is_one_machine: bool) -> Result<Option<Self>> {
-        let words = table_word(wire.size, SLOTS as usize) + 1;
         // If the creation failed on one rank, the others leak their window.
-        let made = agreed(wire, Window::make(wire, words, epochs, is_one_machine), true)?;
+        let made = agreed(wire, Window::make(wire, part_words(wire.size), epochs, is_one_machine), true)?;
         Ok(made.map(|window| Self::of(wire, Box::new(window), Mechanism::Window)))
     }
 
@@ -291,15 +309,22 @@ impl WorldWords {
         self.slot.memory.rank
     }
 
-    /// The mechanism in use: [`Mechanism::Window`] or [`Mechanism::Server`].
+    /// The mechanism in use, never [`Mechanism::Auto`].
     pub fn mechanism(&self) -> Mechanism {
         self.slot.memory.mechanism
     }
 
     /// Whether a change of several words of the table is one atomic step: in a window with
-    /// [`Epochs::Exclusive`], and always on a server.
+    /// [`Epochs::Exclusive`], and always on a server or by messages.
     pub fn is_exclusive(&self) -> bool {
         self.slot.memory.medium.is_exclusive()
+    }
+
+    /// The numbers of messages that this rank has sent and received for operations on the words of all
+    /// channels that share their memory. `None` unless the mechanism is [`Mechanism::Messages`]. For tests.
+    #[doc(hidden)]
+    pub fn messages(&self) -> Option<[u64; 2]> {
+        self.slot.memory.medium.messages()
     }
 
     /// The rank that holds the table. Files have different home ranks.
@@ -380,9 +405,10 @@ impl WorldWords {
     /// As [`WorldWords::load`].
     ///
     /// # Panics
-    /// If the table has fewer than `words` words, if `put` does not lie inside of the first `words` words,
-    /// or if the words are not [`WorldWords::is_exclusive`].
+    /// If the table has fewer than `words` words, if `put` does not lie inside of the first `words` words or
+    /// has more words than an entry, or if the words are not [`WorldWords::is_exclusive`].
     pub fn exchange(&self, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>> {
+        assert!(put.len() <= Self::ENTRY_WORDS, "an exchange stores at most one entry");
         assert!(first + put.len() <= words, "the stored words must lie inside of the fetched words");
         self.medium(self.home())?.exchange(self.table(words), first, put, words)
     }
@@ -403,7 +429,7 @@ impl WorldWords {
 
     /// Whether operations at the home rank complete while that rank computes and makes no MPI call.
     /// Collective. Measures this for a window, which takes about 30 ms. The result is the same on all ranks.
-    /// It is true for a single rank, and for a server.
+    /// It is true for a single rank and for a server, and false for messages.
     ///
     /// # Errors
     /// As [`WorldWords::load`].
@@ -461,4 +487,9 @@ fn table_word(ranks: u32, slot: usize) -> usize {
     let (slots, ranks) = (SLOTS as usize, ranks as usize);
     let tables = if slot < slots { slot / ranks } else { slots.div_ceil(ranks) };
     slots * WorldWords::OWN_WORDS + tables * ranks * WorldWords::ENTRY_WORDS
+}
+
+/// The number of words in the part of each rank: all tables, and the word of the departed ranks.
+fn part_words(ranks: u32) -> usize {
+    table_word(ranks, SLOTS as usize) + 1
 }

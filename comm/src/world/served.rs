@@ -14,7 +14,7 @@ use crate::collective;
 use crate::error::{Error, Result};
 use crate::message::Wire;
 use crate::progress::progress;
-use crate::work::Still;
+use crate::still::Still;
 
 /// The words of all ranks of a group.
 #[derive(Debug)]
@@ -132,6 +132,10 @@ impl Medium for Served {
 
     fn is_passive(&self) -> Option<bool> {
         Some(true)
+    }
+
+    fn guarantee(&self) -> &'static str {
+        "an operation needs no MPI call of its target"
     }
 
     fn close(&self, _all_departed: bool) {

@@ -16,7 +16,7 @@ use super::Epochs;
 use super::medium::{At, FetchOp, Medium, Width};
 use crate::error::{Result, check};
 use crate::message::Wire;
-use crate::work::Still;
+use crate::still::Still;
 use crate::{consts, ffi};
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -241,6 +241,10 @@ impl Medium for Window {
 
     fn is_passive(&self) -> Option<bool> {
         None
+    }
+
+    fn guarantee(&self) -> &'static str {
+        "an operation may wait until its target calls MPI"
     }
 
     fn close(&self, all_departed: bool) {

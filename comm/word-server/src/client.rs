@@ -142,18 +142,15 @@ impl Client {
 
     fn call(&self, request: Request, put: &[u64], wait: Wait<'_>) -> Result<Vec<u64>> {
         if put.len() > u32::MAX as usize {
-            return Err(refused(request, put.len()));
+            return Err(request.refused(put.len()));
         }
         let reply = self.with_link(wait, |link, pace| {
             self.requests.fetch_add(1, Ordering::Relaxed);
             link.call(request, put, pace)
         })?;
         reply.map_err(|status| match status {
-            Status::Done | Status::OutOfRange => refused(request, put.len()),
-            Status::Invalid => Error::OutOfRange {
-                operation: request.name(),
-                detail: "the server does not know the operation".into(),
-            },
+            Status::Done | Status::OutOfRange => request.refused(put.len()),
+            Status::Invalid => request.unknown(),
         })
     }
 
@@ -235,15 +232,4 @@ impl Drop for Taken<'_> {
         }
         self.client.free.notify_one();
     }
-}
-
-fn refused(request: Request, put: usize) -> Error {
-    let detail = match request {
-        Request::Word { at, .. } => format!("the server has no word {at}"),
-        Request::Exchange { base, words, first } => {
-            format!("the server refuses {put} words stored from {first} on, of {words} words from {base} on")
-        }
-        Request::Claim { base, words, .. } => format!("the server has no {words} words from {base} on"),
-    };
-    Error::OutOfRange { operation: request.name(), detail }
 }

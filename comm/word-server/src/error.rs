@@ -82,6 +82,12 @@ pub enum Error {
         /// What is wrong with the bytes.
         detail: &'static str,
     },
+    /// A message is no valid request, or no valid reply to its request. No word was changed.
+    #[error("a malformed message about words: {detail}")]
+    Message {
+        /// What is wrong with the message.
+        detail: &'static str,
+    },
     /// The function `progress` of a call on a client called the same client.
     #[error("a call on a word client from the progress function of another call on it")]
     Nested,

@@ -46,6 +46,7 @@
 //! |---|---|
 //! | `words` | the words, and the operations under one mutex |
 //! | `wire` | the bytes of requests and replies |
+//! | `operation` | requests and replies as messages of the caller, for callers without TCP |
 //! | `server` | the public server: start, operations of the owner, end |
 //! | `serve` | the loop of the thread: accepts, serves, ends |
 //! | `session` | one connection of the server: handshake, request, reply |
@@ -64,6 +65,7 @@ mod contact;
 mod error;
 mod interfaces;
 mod link;
+mod operation;
 mod pace;
 mod serve;
 mod server;
@@ -75,6 +77,7 @@ mod words;
 pub use client::Client;
 pub use contact::Contact;
 pub use error::{Error, Result};
+pub use operation::Operation;
 pub use pace::Wait;
 pub use server::{Server, THREAD_NAME};
-pub use words::Word;
+pub use words::{Word, Words};

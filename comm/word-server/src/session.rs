@@ -7,11 +7,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::error::Error;
-use crate::wire::{
-    HELLO_BYTES, REPLY_BYTES, REQUEST_BYTES, ReplyHead, RequestHead, Status, WORD_BYTES, extend_with_words,
-    welcome, words_of,
-};
+use crate::wire::{self, HELLO_BYTES, REQUEST_BYTES, RequestHead, Status, WORD_BYTES, welcome, words_of};
 use crate::words::Words;
 
 /// The bytes that one event receives at most, so that a client with long requests delays others little.
@@ -134,22 +130,11 @@ impl Session {
     /// Carries out the complete request in `input`, and makes its reply the output.
     fn answer(&mut self, head: RequestHead, words: &Words) {
         let input = std::mem::take(&mut self.input);
-        let outcome = match head.request {
-            None => Err(Status::Invalid),
-            Some(_) if input.discarded > 0 => Err(Status::OutOfRange),
-            Some(request) => request.apply(words, &words_of(&input.put)).map_err(|error| match error {
-                Error::OutOfRange { .. } => Status::OutOfRange,
-                _ => Status::Invalid,
-            }),
+        self.output = if input.discarded > 0 && head.request.is_some() {
+            wire::reply(head.number, Err(Status::OutOfRange))
+        } else {
+            head.answer(&words_of(&input.put), words)
         };
-        let (status, reply) = match outcome {
-            Ok(reply) => (Status::Done, reply),
-            Err(status) => (status, Vec::new()),
-        };
-        let reply_head = ReplyHead { status, words: reply.len() as u32, number: head.number };
-        self.output.reserve(REPLY_BYTES + reply.len() * WORD_BYTES);
-        self.output.extend(reply_head.encode());
-        extend_with_words(&mut self.output, &reply);
     }
 
     pub(crate) fn send(&mut self) -> Result<(), Close> {

@@ -11,6 +11,7 @@
 //! server has discarded the `put` words of the request.
 
 use crate::contact::SECRET_BYTES;
+use crate::error::Error;
 use crate::words::{self, WordOp, Words};
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
@@ -99,6 +100,26 @@ impl Request {
         }
     }
 
+    /// The error of a process whose request, with `put` stored words, the home of the words has refused.
+    pub(crate) fn refused(self, put: usize) -> Error {
+        let detail = match self {
+            Self::Word { at, .. } => format!("the server has no word {at}"),
+            Self::Exchange { base, words, first } => {
+                format!(
+                    "the server refuses {put} words stored from {first} on, of {words} words from {base} on"
+                )
+            }
+            Self::Claim { base, words, .. } => format!("the server has no {words} words from {base} on"),
+        };
+        Error::OutOfRange { operation: self.name(), detail }
+    }
+
+    /// The error of a process whose request the home of the words could not decode.
+    pub(crate) fn unknown(self) -> Error {
+        let detail = "the server does not know the operation".into();
+        Error::OutOfRange { operation: self.name(), detail }
+    }
+
     /// The number of words of the reply to a valid request.
     pub(crate) fn reply_words(self) -> u64 {
         match self {
@@ -125,6 +146,30 @@ impl RequestHead {
         let request = if is_sound { decode_request(bytes[0], bytes[1], operands) } else { None };
         Self { request, put, number }
     }
+
+    /// Carries out the request, which stores `put`, on the words `all`. Returns the bytes of its reply.
+    pub(crate) fn answer(self, put: &[u64], all: &Words) -> Vec<u8> {
+        let apply = |request: Request| {
+            request.apply(all, put).map_err(|error| match error {
+                Error::OutOfRange { .. } => Status::OutOfRange,
+                _ => Status::Invalid,
+            })
+        };
+        reply(self.number, self.request.ok_or(Status::Invalid).and_then(apply))
+    }
+}
+
+/// The bytes of the reply to the request `number`.
+pub(crate) fn reply(number: u64, outcome: Result<Vec<u64>, Status>) -> Vec<u8> {
+    let (status, words) = match outcome {
+        Ok(words) => (Status::Done, words),
+        Err(status) => (status, Vec::new()),
+    };
+    let head = ReplyHead { status, words: words.len() as u32, number };
+    let mut bytes = Vec::with_capacity(REPLY_BYTES + words.len() * WORD_BYTES);
+    bytes.extend(head.encode());
+    extend_with_words(&mut bytes, &words);
+    bytes
 }
 
 fn decode_request(code: u8, width: u8, [first, second, third, fourth]: [u64; 4]) -> Option<Request> {

@@ -1,4 +1,4 @@
-//! The words of a server and the operations on them. All operations run under one mutex, so each is atomic
+//! The words of a process and the operations on them. All operations run under one mutex, so each is atomic
 //! with respect to all others. No system call but the futex of the mutex.
 
 use std::ops::Range;
@@ -6,9 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// The words, zero at start. Their number never changes.
+/// The words of a process, zero at start. Their number never changes. A [`Server`](crate::Server) has words
+/// of its own. A value of this type is for a caller that carries requests and replies itself
+/// ([`Operation`](crate::Operation)).
 #[derive(Debug)]
-pub(crate) struct Words {
+pub struct Words {
     words: Mutex<Box<[u64]>>,
     count: usize,
 }
@@ -34,7 +36,8 @@ impl WordOp {
 }
 
 impl Words {
-    pub(crate) fn new(count: usize) -> Self {
+    /// `count` words.
+    pub fn new(count: usize) -> Self {
         Self { words: Mutex::new(vec![0; count].into()), count }
     }
 
