@@ -89,8 +89,7 @@ fn write_between_nodes(output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "  2. a server thread of each process over TCP: operations never wait for an MPI call")?;
     writeln!(
         output,
-        "  3. messages, if no server is reached and the MPI calls Capulet while it waits (Open MPI, MPICH \
-         from 4.3 on):"
+        "  3. messages, if no server is reached and the MPI calls Capulet while it waits (Open MPI):"
     )?;
     writeln!(output, "     operations wait until their target waits in MPI or calls Capulet")?;
     writeln!(

@@ -150,20 +150,27 @@ const ASYNC_DONE: c_int = 1;
 /// Whether MPICH calls [`on_async`] while it makes progress.
 static IS_CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Makes MPI call this crate while MPI waits, as far as the MPI library can. Called when an operation or a
-/// service starts. True if MPI calls this crate whatever MPI waits for.
-pub(crate) fn ask_to_be_called() -> bool {
+/// Makes MPI call this crate while MPI waits, as far as the MPI library can. Called when an operation starts.
+pub(crate) fn ask_to_be_called() {
+    ask_to_be_called_always();
+    if process::is_usable() {
+        call_while_busy();
+    }
+}
+
+/// Makes MPI call this crate while MPI waits, from now on until `MPI_Finalize`. False if the MPI library
+/// cannot. MPICH cannot: its `MPI_Finalize` waits until [`on_async`] wants no further call, before it runs
+/// the hooks that end the use of MPI. So MPICH calls only while an operation is in progress.
+pub(crate) fn ask_to_be_called_always() -> bool {
     static HOOK: Once = Once::new();
     if process::is_usable() {
         HOOK.call_once(hook_progress);
-        call_while_busy();
     }
-    IS_HOOKED.load(Ordering::Relaxed) || IS_CALLED.load(Ordering::Relaxed)
+    IS_HOOKED.load(Ordering::Relaxed)
 }
 
-/// Makes MPICH call [`on_async`] whatever MPICH waits for, until there is no operation in progress and no
-/// service. Does nothing if several threads may be inside MPI: MPICH holds a lock during the call, and
-/// operations call MPI.
+/// Makes MPICH call [`on_async`] whatever MPICH waits for, until no operation is in progress. Does nothing if
+/// several threads may be inside MPI: MPICH holds a lock during the call, and operations call MPI.
 fn call_while_busy() {
     let is_single = process().is_ok_and(|process| !process.multiple);
     let has_numbers = size_of::<ffi::MPI_Comm>() == size_of::<c_int>();
@@ -190,7 +197,7 @@ unsafe extern "C" fn on_async(_thing: *mut c_void) -> c_int {
         return ASYNC_NO_PROGRESS;
     }
     // `MPI_Finalize` waits until this function returns ASYNC_DONE.
-    if (work::is_under_way() || service::is_any()) && !process::is_finalizing() {
+    if work::is_under_way() && !process::is_finalizing() {
         return ASYNC_NO_PROGRESS;
     }
     IS_CALLED.store(false, Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub(crate) fn end(service: &Arc<dyn Service>) {
 }
 
 /// Whether this rank has a service.
-pub(crate) fn is_any() -> bool {
+fn is_any() -> bool {
     COUNT.load(Ordering::Acquire) > 0
 }
 

@@ -66,7 +66,7 @@ UNUSED static void check_report(int ok, const char *file, int line, const char *
                  class_name(class_of(code_)), class_name(expected)); } while (0)
 
 /* With `CHECK_ENTERS`, each poll of a wait also calls a function on files, which needs no file: a rank of
- * MPICH 4.0 answers requests for its words there, and not in MPI. */
+ * MPICH answers requests for its words there, and not in MPI. */
 UNUSED static void enter_files(void)
 {
     static int enters = -1;

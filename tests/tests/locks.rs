@@ -71,7 +71,7 @@ fn atomic_with_each_lock_by_messages() {
     }
 }
 
-/// A job whose words are reached by messages. A rank of MPICH 4.0 answers only in calls on files, so the
+/// A job whose words are reached by messages. A rank of MPICH answers only in calls on files, so the
 /// waits of the program make such calls.
 fn by_messages(job: Job, hints: &str) -> Job {
     job.variable("CHECK_ENTERS", "1").variable("CAPULET_HINTS", format!("{hints}capulet_words=messages"))
@@ -80,7 +80,7 @@ fn by_messages(job: Job, hints: &str) -> Job {
 /// A rank that is blocked in `MPI_Recv` or `MPI_Barrier` answers for its words.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
-#[cfg_attr(mpich, ignore = "Debian's MPICH calls no other library while it waits")]
+#[cfg_attr(mpich, ignore = "MPICH does not call Capulet while it waits")]
 fn blocked_ranks_answer_for_their_words() {
     for (ranks, nodes) in [(2, "2"), (4, "3")] {
         let job = job("blocked", ranks).variable("CAPULET_NODES", nodes);

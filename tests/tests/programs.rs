@@ -136,7 +136,7 @@ fn shared_state_by_word_servers() {
 }
 
 /// As above, by messages that the rank that holds the words answers: in the waits of Open MPI, and in calls
-/// on files, which the waits of these programs make too for MPICH 4.0. MPICH spins, so it gets few ranks.
+/// on files, which the waits of these programs make too for MPICH. MPICH spins, so it gets few ranks.
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn shared_state_by_messages() {

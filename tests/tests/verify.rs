@@ -134,7 +134,7 @@ fn word_servers_give_an_order() {
 
 /// Words of locks by messages. The ranks wait in MPI between their accesses.
 #[test]
-#[cfg_attr(mpich, ignore = "Debian's MPICH calls no other library while it waits")]
+#[cfg_attr(mpich, ignore = "MPICH does not call Capulet while it waits")]
 fn words_by_messages_give_an_order() {
     for lock in ["auto", "mcs", "hybrid"] {
         let words = ["--ranks", "4", "--rounds", "5", "--lock", lock, "--nodes", "2"];

@@ -15,6 +15,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -69,7 +70,6 @@ pub(super) struct Messaged {
 }
 
 /// The words of this rank, and the communicator for the words of other ranks.
-#[derive(Debug)]
 struct OwnPart {
     comm: ffi::MPI_Comm,
     rank: u32,
@@ -85,6 +85,13 @@ unsafe impl Send for OwnPart {}
 // SAFETY: as for `Send` above. After construction only the atomics and the values inside of mutexes change.
 unsafe impl Sync for OwnPart {}
 
+impl fmt::Debug for OwnPart {
+    /// Without the words, which are many.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OwnPart").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
 /// The requests of other ranks.
 #[derive(Debug, Default)]
 struct Desk {
@@ -96,7 +103,7 @@ struct Desk {
 
 /// Whether the MPI of every rank calls this crate while it waits. Collective over the communicator.
 pub(super) fn is_answered_in_mpi(wire: Wire<'_>) -> Result<bool> {
-    let mut lanes = [u64::from(request::ask_to_be_called())];
+    let mut lanes = [u64::from(request::ask_to_be_called_always())];
     collective::allreduce(wire, &mut lanes, &[ReduceOp::Min])?;
     Ok(lanes == [1])
 }
@@ -118,7 +125,6 @@ impl Messaged {
         part.desk.lock().unwrap_or_else(PoisonError::into_inner).posted = Some(part.post()?);
         let service: Arc<dyn Service> = Arc::clone(&part) as Arc<dyn Service>;
         service::begin(Arc::clone(&service));
-        request::ask_to_be_called();
         Ok(Self { part, service, is_answered_in_mpi, next_number: AtomicU64::new(0) })
     }
 

@@ -55,7 +55,7 @@ pub enum Mechanism {
     /// waits for the rank that holds the words.
     Server,
     /// Messages of MPI, answered by the rank that holds the words: in a wait or a call of this crate, and in
-    /// a wait of MPI if the MPI calls this crate there (Open MPI, MPICH from 4.3 on).
+    /// a wait of MPI if the MPI always calls this crate there (Open MPI).
     Messages,
 }
 
