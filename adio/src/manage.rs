@@ -141,7 +141,7 @@ impl File {
         let mut state = self.state();
         state.view = Arc::new(view);
         state.pointer_bytes = 0;
-        state.shared_word = state.shared_word.other();
+        self.switch_shared_word_in(&mut state);
         // False until `update_views_disjoint` has examined the new views.
         state.are_views_disjoint = false;
         self.put_hints(&mut state, hints);

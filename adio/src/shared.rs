@@ -5,7 +5,7 @@ use capulet_sieve::Direction;
 
 use crate::agree::{Agreement, agree_on_outcome};
 use crate::error::{Error, Result};
-use crate::file::File;
+use crate::file::{File, State};
 use crate::pointer::Whence;
 use crate::shared_pointer::{PointerWord, SharedPointer};
 use crate::transfer::{CheckedAccess, PreparedAccess, UserMemory};
@@ -92,8 +92,15 @@ impl File {
     }
 
     fn switch_shared_word(&self) {
-        let mut state = self.state();
+        self.switch_shared_word_in(&mut self.state());
+    }
+
+    /// Makes the other word the pointer. Called on all ranks.
+    pub(crate) fn switch_shared_word_in(&self, state: &mut State) {
         state.shared_word = state.shared_word.other();
+        if let Some(pointer) = &self.shared {
+            pointer.forget_position();
+        }
     }
 
     /// Checks an ordered access, and gives each rank the place after those of the lower ranks.

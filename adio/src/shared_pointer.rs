@@ -7,7 +7,7 @@
 //! it. This costs only the store. For an ordered access the first rank takes the places of all ranks in
 //! one step.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use capulet_atomic::{NODE_LOCK_WORDS, WORLD_LOCK_WORDS};
 use capulet_comm::{Channel, Epochs, Mechanism, Node, NodeWords, WorldWords};
@@ -29,7 +29,12 @@ pub(crate) enum SharedPointer {
     /// In node memory, in the words of the first rank of the node.
     Node(NodeWords),
     /// In words that all nodes reach, at the home rank.
-    World(WorldWords),
+    World {
+        words: WorldWords,
+        /// The last position that this rank has seen: a guess of how near the end is. `u64::MAX` if this
+        /// rank has not seen the pointer since a rank set it.
+        seen_bytes: AtomicU64,
+    },
 }
 
 /// Which of the two words is the pointer, and the position in bytes that its value 0 stands for.
@@ -69,7 +74,7 @@ impl SharedPointer {
         let pointer = match node_pointer {
             Some(node_pointer) => node_pointer,
             None => match channel.world_words(Epochs::Standing, mechanism)? {
-                Some(words) => Self::World(words),
+                Some(words) => Self::World { words, seen_bytes: AtomicU64::new(u64::MAX) },
                 None => return Ok(None),
             },
         };
@@ -85,7 +90,7 @@ impl SharedPointer {
     pub(crate) fn mechanism(&self) -> Option<Mechanism> {
         match self {
             Self::Node(_) => None,
-            Self::World(words) => Some(words.mechanism()),
+            Self::World { words, .. } => Some(words.mechanism()),
         }
     }
 
@@ -93,7 +98,7 @@ impl SharedPointer {
     pub(crate) fn sets_words(&self) -> bool {
         match self {
             Self::Node(words) => words.place() == 0,
-            Self::World(words) => words.rank() == words.home(),
+            Self::World { words, .. } => words.rank() == words.home(),
         }
     }
 
@@ -101,7 +106,7 @@ impl SharedPointer {
     pub(crate) fn load(&self, active: PointerWord) -> Result<u64> {
         let bytes = match self {
             Self::Node(words) => words.word(0, active.index).load(Ordering::SeqCst),
-            Self::World(words) => words.load(words.home(), WORLD_WORD + active.index)?,
+            Self::World { words, .. } => words.load(words.home(), WORLD_WORD + active.index)?,
         };
         Ok(active.base_bytes + bytes)
     }
@@ -116,12 +121,16 @@ impl SharedPointer {
                 let word = words.word(0, active.index);
                 word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).ok()
             }
-            Self::World(words) => {
+            Self::World { words, seen_bytes } => {
                 let (home, word) = (words.home(), WORLD_WORD + active.index);
-                if moved(words.load(home, word)?).is_none() {
+                // Far from the end of the view one operation is enough. Near the end, an addition that fails
+                // would make smaller ones of other ranks fail until it is undone.
+                let is_far = seen_bytes.load(Ordering::Relaxed).saturating_add(bytes) <= largest / 2;
+                if !is_far && moved(words.load(home, word)?).is_none() {
                     return Ok(None);
                 }
                 let before = words.add(home, word, bytes)?;
+                seen_bytes.store(before, Ordering::Relaxed);
                 if moved(before).is_none() {
                     // Other ranks took the last bytes in the meantime. Undoes the addition: the negated
                     // number wraps.
@@ -133,13 +142,20 @@ impl SharedPointer {
         Ok(before.map(|before| active.base_bytes + before))
     }
 
+    /// To be called on all ranks when the other word becomes the pointer: its position is unknown.
+    pub(crate) fn forget_position(&self) {
+        if let Self::World { seen_bytes, .. } = self {
+            seen_bytes.store(u64::MAX, Ordering::Relaxed);
+        }
+    }
+
     /// Stores the value that the pointer gets when the other word becomes the pointer. Called on one
     /// rank, before the ranks agree on the change.
     pub(crate) fn store_other(&self, active: PointerWord, bytes: u64) -> Result<()> {
         let index = active.other().index;
         match self {
             Self::Node(words) => words.word(0, index).store(bytes, Ordering::SeqCst),
-            Self::World(words) => drop(words.swap(words.home(), WORLD_WORD + index, bytes)?),
+            Self::World { words, .. } => drop(words.swap(words.home(), WORLD_WORD + index, bytes)?),
         }
         Ok(())
     }

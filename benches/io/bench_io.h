@@ -9,6 +9,8 @@
  *   codes.c     accesses of applications: BTIO, FLASH, climate, requests of PnetCDF
  *   strides.c   accesses to equal pieces at equal distances
  *   cases.c     the rows of the suites
+ *   trips.c     raw round trips over TCP, without MPI
+ *   shared.c    writes through the shared file pointer
  *   measure.c   one row
  *   main.c      the command line; a line of JSON for each row */
 #ifndef CAPULET_BENCH_IO_H
@@ -56,6 +58,8 @@ bool memory_is_filled(const unsigned char *memory, const run_list *in_memory, co
 
 /* team.c */
 extern int team_rank, team_size;
+/* The highest rank that has no memory in common with rank 0; the highest rank if all ranks share memory. */
+extern int team_far_rank;
 void team_start(int *argc, char ***argv);
 double now_seconds(void);
 void team_barrier(void);
@@ -64,6 +68,9 @@ int64_t team_max(int64_t value);
 int64_t team_sum_below(int64_t value);
 /* Seconds from the first begin to the last end of all ranks. Collective. */
 double team_span(double begin, double end);
+double team_largest(double value);
+/* A barrier for a rank that must leave the cores to a measured rank: this rank sleeps between its tests. */
+void team_rest(void);
 #define FAULT_BYTES 200
 /* Copies the fault of the lowest rank that has one to all ranks. Returns true if there is one.
  * Collective. */
@@ -90,6 +97,15 @@ uint64_t judge_file(const char *path, file_state before, int64_t bytes, const ru
 /* Seconds to move the same number of bytes of each rank in one piece, each rank in its own range. */
 double limit_seconds(const char *path, file_state state, bool reading, unsigned char *memory, int64_t bytes, char fault[FAULT_BYTES]);
 double limit_of_opens(const char *path, int operations, char fault[FAULT_BYTES]);
+
+/* trips.c. Connects rank 0 with the far rank over TCP, at the first address of rank 0 that the far rank
+ * reaches. A thread of rank 0 returns each message until the end. Returns false on all ranks if no address
+ * is reached or if there is only one rank. Collective. */
+bool trips_begin(void);
+/* Seconds of one round trip: the mean of `count`. For the far rank, between begin and end. */
+double trip_seconds(int count);
+/* Collective. */
+void trips_end(void);
 
 /* An access of this rank: the types that MPI gets, and the runs that it must touch, both in the order of
  * the stream. */
@@ -124,17 +140,24 @@ void free_plan(access_plan *plan);
 MPI_Datatype committed(MPI_Datatype type);
 
 /* cases.c */
+/* The ranks that access the file; the others only open it. */
+typedef enum { EVERY_RANK, FIRST_RANK, FAR_RANK } rank_choice;
+/* Rounds of measuring in a row of FAR_RANK: an odd number, for the median. */
+#define ROUNDS 9
+typedef enum { NO_POINTER, SHARED_POINTER, ORDERED_POINTER } pointer_use;
 typedef struct {
     int id;
     const char *suite, *name;
-    /* NULL: the row opens and closes the file. */
+    /* NULL: the row opens and closes the file, or writes through the shared file pointer. */
     plan_builder *build;
+    pointer_use pointer;
     int64_t piece_bytes;
     bool reading, collective;
     file_state state;
-    /* Rows in atomic mode: all ranks access the same bytes (is_same), only the first rank accesses
-     * (is_alone), and each rank repeats its access `repeats` times. */
-    bool atomic, is_same, is_alone;
+    /* Rows in atomic mode: all ranks access the same bytes (is_same), and each accessing rank repeats its
+     * access `repeats` times. */
+    bool atomic, is_same;
+    rank_choice who;
     int repeats;
 } bench_row;
 
@@ -148,6 +171,9 @@ typedef struct {
     int64_t bytes, pieces;
     int operations;
     double seconds, view_seconds, limit_seconds;
+    /* Rows of FAR_RANK: seconds of the same accesses without atomic mode, and of one raw round trip. 0 if
+     * not measured. */
+    double plain_seconds, round_trip_seconds;
     uint64_t hash;
     int64_t strays;
     char fault[FAULT_BYTES];
@@ -155,6 +181,8 @@ typedef struct {
 
 /* Collective. Leaves no file behind. */
 void measure(const bench_row *row, const char *folder, double scale, measurement *result);
+/* shared.c. Collective. */
+void measure_shared(const bench_row *row, const char *path, measurement *result);
 /* Makes the first access of the process, in which the MPI makes communicators and windows. This work is
  * part of no row. Returns the name of the layer that serves the files. Collective. */
 const char *warm_up(const char *folder, char fault[FAULT_BYTES]);

@@ -40,23 +40,38 @@ static const struct {
     const char *name;
     plan_builder *build;
     int64_t piece_bytes;
-    bool is_same, is_alone;
+    bool is_same;
+    rank_choice who;
 } atomic_cases[] = {
-    { "alone contiguous", plan_contiguous, 0, true, true },
-    { "alone strided 256 B", plan_strided, 256, true, true },
-    { "disjoint contiguous", plan_contiguous, 0, false, false },
-    { "disjoint strided 256 B", plan_strided, 256, false, false },
-    { "disjoint strided 4 KiB", plan_strided, 4 << 10, false, false },
-    { "same contiguous", plan_contiguous, 0, true, false },
-    { "same strided 256 B", plan_strided, 256, true, false },
+    { "alone contiguous", plan_contiguous, 0, true, FIRST_RANK },
+    { "alone strided 256 B", plan_strided, 256, true, FIRST_RANK },
+    { "disjoint contiguous", plan_contiguous, 0, false, EVERY_RANK },
+    { "disjoint strided 256 B", plan_strided, 256, false, EVERY_RANK },
+    { "disjoint strided 4 KiB", plan_strided, 4 << 10, false, EVERY_RANK },
+    { "same contiguous", plan_contiguous, 0, true, EVERY_RANK },
+    { "same strided 256 B", plan_strided, 256, true, EVERY_RANK },
+    { "far contiguous", plan_contiguous, 0, true, FAR_RANK },
+    { "far strided 256 B", plan_strided, 256, true, FAR_RANK },
+};
+
+/* Writes of small blocks through the shared file pointer, which the MPIs keep in a hidden file. */
+static const struct {
+    const char *name;
+    pointer_use pointer;
+} pointer_cases[] = {
+    { "shared pointer 4 KiB", SHARED_POINTER },
+    { "ordered 4 KiB", ORDERED_POINTER },
 };
 
 #define ATOMIC_COUNT (sizeof atomic_cases / sizeof *atomic_cases)
+#define POINTER_COUNT (sizeof pointer_cases / sizeof *pointer_cases)
 #define REPEATS 200
+/* A multiple of the number of rounds. */
+#define FAR_REPEATS (22 * ROUNDS)
 
 static const bench_row *atomic_rows(int *count)
 {
-    static bench_row rows[2 * ATOMIC_COUNT];
+    static bench_row rows[2 * ATOMIC_COUNT + POINTER_COUNT];
     for (size_t at = 0; at < 2 * ATOMIC_COUNT; at++) {
         rows[at] = (bench_row){
             .id = (int)at,
@@ -68,11 +83,24 @@ static const bench_row *atomic_rows(int *count)
             .state = at % 2 ? CELLS : EXISTING,
             .atomic = true,
             .is_same = atomic_cases[at / 2].is_same,
-            .is_alone = atomic_cases[at / 2].is_alone,
+            .who = atomic_cases[at / 2].who,
+            .repeats = atomic_cases[at / 2].who == FAR_RANK ? FAR_REPEATS : REPEATS,
+        };
+    }
+    for (size_t at = 0; at < POINTER_COUNT; at++) {
+        const int id = (int)(2 * ATOMIC_COUNT + at);
+        rows[id] = (bench_row){
+            .id = id,
+            .suite = "atomic",
+            .name = pointer_cases[at].name,
+            .pointer = pointer_cases[at].pointer,
+            .piece_bytes = 4 << 10,
+            .collective = pointer_cases[at].pointer == ORDERED_POINTER,
+            .state = FRESH,
             .repeats = REPEATS,
         };
     }
-    *count = 2 * ATOMIC_COUNT;
+    *count = 2 * ATOMIC_COUNT + POINTER_COUNT;
     return rows;
 }
 

@@ -73,13 +73,15 @@ static void print_row(const bench_row *row, const measurement *result)
 {
     print_head("row", row);
     printf(",\"bytes\":%lld,\"pieces\":%lld,\"operations\":%d,\"seconds\":%.9f,\"view_seconds\":%.9f,\"limit_seconds\":%.9f,"
-           "\"hash\":\"%016llx\",\"strays\":%lld,",
+           "\"hash\":\"%016llx\",\"strays\":%lld",
            (long long)result->bytes, (long long)result->pieces, result->operations, result->seconds, result->view_seconds,
            result->limit_seconds, (unsigned long long)result->hash, (long long)result->strays);
+    if (result->plain_seconds > 0) printf(",\"plain_seconds\":%.9f", result->plain_seconds);
+    if (result->round_trip_seconds > 0) printf(",\"round_trip_seconds\":%.9f", result->round_trip_seconds);
     if (result->fault[0] == '\0')
-        printf("\"fault\":null}\n");
+        printf(",\"fault\":null}\n");
     else
-        printf("\"fault\":\"%s\"}\n", result->fault);
+        printf(",\"fault\":\"%s\"}\n", result->fault);
 }
 
 static void run_rows(const options *options, const bench_row *rows, int count)

@@ -17,6 +17,8 @@ typedef struct {
     const bench_row *row;
     const access_plan *plan;
     MPI_File file;
+    /* FAR_RANK: a file of the same content that is not in atomic mode. */
+    MPI_File plain_file;
     unsigned char *memory;
     char *fault;
 } session;
@@ -70,7 +72,50 @@ static void access_by_requests(const session *session)
 /* Whether this rank only opens the file. */
 static bool is_idle(const bench_row *row)
 {
-    return row->is_alone && team_rank > 0;
+    return (row->who == FIRST_RANK && team_rank > 0) || (row->who == FAR_RANK && team_rank != team_far_rank);
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double median_of(double seconds[ROUNDS])
+{
+    qsort(seconds, ROUNDS, sizeof *seconds, compare_seconds);
+    return seconds[ROUNDS / 2];
+}
+
+/* Mean seconds of one of `count` accesses. */
+static double mean_seconds(const session *session, int count)
+{
+    const double begin = now_seconds();
+    for (int at = 0; at < count; at++) access_at(session, session->memory);
+    return (now_seconds() - begin) / count;
+}
+
+/* The far rank measures in turn raw round trips, accesses to another file without atomic mode, and accesses
+ * in atomic mode. The medians of the rounds count. The other ranks rest. */
+static void timed_rounds(const session *atomic, measurement *result)
+{
+    const int count = atomic->row->repeats / ROUNDS;
+    double trips[ROUNDS] = { 0 }, without[ROUNDS] = { 0 }, with[ROUNDS] = { 0 };
+    session plain = *atomic;
+    plain.file = atomic->plain_file;
+    set_view(&plain, plain.plan->displacement, plain.plan->filetype);
+    const bool has_trips = trips_begin();
+    team_barrier();
+    for (int round = 0; !is_idle(atomic->row) && round < ROUNDS; round++) {
+        if (has_trips) trips[round] = trip_seconds(count);
+        without[round] = mean_seconds(&plain, count);
+        with[round] = mean_seconds(atomic, count);
+    }
+    team_rest();
+    trips_end();
+    result->round_trip_seconds = team_largest(median_of(trips));
+    result->plain_seconds = atomic->row->repeats * team_largest(median_of(without));
+    result->seconds = atomic->row->repeats * team_largest(median_of(with));
 }
 
 /* Times the access alone. The view is timed separately, unless the row is about views. */
@@ -81,6 +126,10 @@ static void timed_access(const session *session, measurement *result)
     if (plan->requests == 0) set_view(session, plan->displacement, plan->filetype);
     result->view_seconds = team_span(begin, now_seconds());
     if (session->row->atomic) note_mpi(session->fault, "set_atomicity", MPI_File_set_atomicity(session->file, 1));
+    if (session->row->who == FAR_RANK) {
+        timed_rounds(session, result);
+        return;
+    }
     team_barrier();
     begin = now_seconds();
     if (is_idle(session->row)) {
@@ -109,12 +158,18 @@ static int mode_of(const bench_row *row)
 
 /* Opens, accesses and closes. If the open fails on one rank only, the other ranks must not wait for it,
  * so the ranks agree on faults after the open. */
-static void run_session(session *session, const char *path, measurement *result)
+static void run_session(session *session, const char *path, const char *plain_path, measurement *result)
 {
+    const bool is_far = session->row->who == FAR_RANK;
     note_mpi(result->fault, "open", MPI_File_open(MPI_COMM_WORLD, path, mode_of(session->row), MPI_INFO_NULL, &session->file));
+    if (team_fault(result->fault)) return;
+    if (is_far)
+        note_mpi(result->fault, "open",
+                 MPI_File_open(MPI_COMM_WORLD, plain_path, mode_of(session->row), MPI_INFO_NULL, &session->plain_file));
     if (team_fault(result->fault)) return;
     timed_access(session, result);
     note_mpi(result->fault, "close", MPI_File_close(&session->file));
+    if (is_far) note_mpi(result->fault, "close", MPI_File_close(&session->plain_file));
 }
 
 static void judge_memory(const session *session, char fault[FAULT_BYTES])
@@ -141,13 +196,16 @@ static void measure_access(const bench_row *row, const char *path, double scale,
     result->bytes = team_sum(own_bytes) * row->repeats;
     result->pieces = team_sum(is_idle(row) ? 0 : (int64_t)plan.in_file.count) * row->repeats;
     result->operations = (plan.requests == 0 ? 1 : plan.requests) * row->repeats;
-    session session = { row, &plan, MPI_FILE_NULL, malloc((size_t)plan.memory_bytes), result->fault };
+    session session = { row, &plan, MPI_FILE_NULL, MPI_FILE_NULL, malloc((size_t)plan.memory_bytes), result->fault };
+    char plain_path[PATH_BYTES + 8];
+    snprintf(plain_path, sizeof plain_path, "%s.plain", path);
     if (session.memory == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
     memset(session.memory, FILL_BYTE, (size_t)plan.memory_bytes);
     if (!row->reading) fill_memory(session.memory, &plan.in_memory, &plan.in_file);
     if (plan.in_memory.bytes != plan.in_file.bytes) note_fault(result->fault, "the case is wrong: memory and file differ in size");
     prepare_file(path, row->state, file_bytes, result->fault);
-    if (!team_fault(result->fault)) run_session(&session, path, result);
+    if (row->who == FAR_RANK) prepare_file(plain_path, row->state, file_bytes, result->fault);
+    if (!team_fault(result->fault)) run_session(&session, path, plain_path, result);
     if (!team_fault(result->fault)) {
         if (row->reading && !is_idle(row))
             judge_memory(&session, result->fault);
@@ -155,6 +213,7 @@ static void measure_access(const bench_row *row, const char *path, double scale,
             result->hash = judge_file(path, row->state, file_bytes, &plan.in_file, all_bytes, &result->strays, result->fault);
     }
     remove_file(path);
+    if (row->who == FAR_RANK) remove_file(plain_path);
     if (!team_fault(result->fault))
         result->limit_seconds = row->repeats * limit_seconds(path, row->state, row->reading, session.memory, own_bytes, result->fault);
     free(session.memory);
@@ -183,7 +242,9 @@ void measure(const bench_row *row, const char *folder, double scale, measurement
     char path[PATH_BYTES];
     memset(result, 0, sizeof *result);
     snprintf(path, sizeof path, "%s/row-%d", folder, row->id);
-    if (row->build == NULL)
+    if (row->pointer != NO_POINTER)
+        measure_shared(row, path, result);
+    else if (row->build == NULL)
         measure_opens(row, path, scale, result);
     else
         measure_access(row, path, scale, result);

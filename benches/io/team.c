@@ -9,13 +9,23 @@
 #include <string.h>
 #include <time.h>
 
-int team_rank, team_size;
+/* Time between two tests of a resting rank, in nanoseconds. */
+#define REST_NS 2000000
+
+int team_rank, team_size, team_far_rank;
 
 void team_start(int *argc, char ***argv)
 {
     if (MPI_Init(argc, argv) != MPI_SUCCESS) exit(1);
     MPI_Comm_rank(MPI_COMM_WORLD, &team_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &team_size);
+    MPI_Comm node;
+    int lowest;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Allreduce(&team_rank, &lowest, 1, MPI_INT, MPI_MIN, node);
+    MPI_Comm_free(&node);
+    team_far_rank = (int)team_max(lowest == 0 ? -1 : team_rank);
+    if (team_far_rank < 0) team_far_rank = team_size - 1;
 }
 
 /* A clock of the machine, because times of different ranks are compared. MPI_Wtime may be a clock of the
@@ -55,6 +65,26 @@ static int64_t reduced(int64_t value, MPI_Op op)
 int64_t team_sum(int64_t value) { return reduced(value, MPI_SUM); }
 
 int64_t team_max(int64_t value) { return reduced(value, MPI_MAX); }
+
+double team_largest(double value)
+{
+    double result = 0;
+    MPI_Request request;
+    MPI_Iallreduce(&value, &result, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &request);
+    wait_yielding(&request);
+    return result;
+}
+
+void team_rest(void)
+{
+    int done = 0;
+    MPI_Request request;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    while (!done) {
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (!done) nanosleep(&(struct timespec){ 0, REST_NS }, NULL);
+    }
+}
 
 int64_t team_sum_below(int64_t value)
 {

@@ -289,8 +289,8 @@ pub(crate) enum BenchName {
     Collective,
     /// Independent reads and writes of files, against OMPIO and ROMIO
     Independent,
-    /// Small independent accesses to files in atomic mode, disjoint and overlapping, against OMPIO and
-    /// ROMIO
+    /// Small independent accesses to files in atomic mode, disjoint and overlapping, and writes through the
+    /// shared file pointer, against OMPIO and ROMIO; between nodes also the raw round trips of an access
     Atomic,
     /// The locks of atomic mode by themselves: free, contended, on different bytes, and while the home
     /// rank computes

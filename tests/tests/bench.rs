@@ -73,6 +73,31 @@ fn independent_rows_are_right() {
     check("independent", 18);
 }
 
+/// Nine cases write and read. Two cases write through the shared file pointer. The rows of the far rank count
+/// in raw round trips, on Capulet and on each peer without a fault.
+#[test]
+fn atomic_rows_are_right() {
+    let rows = rows(&["atomic"]);
+    assert_eq!(rows.len(), 2 * 9 + 2);
+    for row in &rows {
+        let case = row["case"].as_str().expect("the row has a case");
+        assert!(row["fault"].is_null(), "{row}");
+        assert!(row["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{row}");
+        let peers = row["peers"].as_array().expect("the row has a list of peers");
+        let is_far = case.starts_with("far ");
+        for layer in peers.iter().filter(|peer| peer["fault"].is_null()).chain([row]) {
+            assert_eq!(layer["round_trips"].as_f64().is_some_and(f64::is_finite), is_far, "{row}");
+        }
+        assert_eq!(row["round_trip_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), is_far, "{row}");
+        if is_far || case.starts_with("alone ") {
+            assert_eq!(row["counts"]["locks"], row["operations"], "one lock for an access: {row}");
+        }
+        if case.starts_with("shared ") || case.starts_with("ordered ") {
+            assert_eq!(row["counts"]["writes"], row["pieces"], "one write for a block: {row}");
+        }
+    }
+}
+
 #[test]
 fn option_case_selects_one_case() {
     let rows = rows(&["collective", "--case", "FLASH write"]);

@@ -167,6 +167,42 @@ fn verify() {
     assert_eq!(text.matches(" 0 without an order").count(), 10, "{text}");
 }
 
+/// An atomic access of a rank on another node than the lock makes two operations at the node of the lock. The
+/// bench finds a way over the network to measure a raw round trip beside the access.
+#[test]
+#[cfg_attr(native_io, ignore = "is about Capulet alone")]
+#[cfg_attr(mpich, ignore = "MPI_Finalize of Debian's MPICH hangs over TCP")]
+fn bench_counts_in_round_trips() {
+    let Some(nodes) = two() else { return };
+    let rows = bench_rows(nodes, "far ");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let accesses = row["operations"].as_u64().expect("the row has accesses");
+        let counts = ["locks", "word_operations"].map(|name| row["counts"][name].as_u64());
+        assert_eq!(counts, [Some(accesses), Some(2 * accesses)], "{row}");
+        assert!(row["round_trips"].is_f64() && row["round_trip_seconds"].is_f64(), "{row}");
+    }
+    // A rank that is not the home rank takes one operation for each access at the shared pointer, and one more
+    // for its first.
+    for row in bench_rows(nodes, "shared pointer") {
+        let of_rank = row["operations"].as_u64().expect("the row has accesses");
+        assert_eq!(row["counts"]["word_operations"].as_u64(), Some(3 * (of_rank + 1)), "{row}");
+    }
+}
+
+/// The rows of `capulet bench atomic` with `case`, on two nodes of two ranks.
+fn bench_rows(nodes: &Nodes, case: &str) -> Vec<serde_json::Value> {
+    let (mpi, folder) = (Mpi::chosen(), tempfile::tempdir_in("/var/tmp").expect("a temporary folder"));
+    let _nodes = nodes.take();
+    let mut command = nodes.command(&[2, 2]);
+    command.arg(mpi.command()).args(["bench", "atomic", "--case", case, "--quick", "--json", "--dir"]);
+    command.arg(folder.path()).args(["--mpi", mpi.name(), "--ranks", "4"]).stdin(Stdio::null());
+    let output = command.output().expect("python3 starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{errors}", output.status);
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+}
+
 #[test]
 #[cfg_attr(native_io, ignore = "is about Capulet alone")]
 fn hdf5() {

@@ -23,7 +23,7 @@ pub struct LockRow {
     pub acquisitions: u64,
     /// The result. `alone`: microseconds for a pair of acquire and release. `fetch`: microseconds. `turns`:
     /// percent of the time that is not work, or, without work, microseconds for an acquisition. `apart`: the
-    /// time of two ranks divided by that of one. `busy`: milliseconds.
+    /// time of two ranks divided by the time of one rank. `busy`: milliseconds.
     pub value: f64,
     /// The longest wait of any rank, in milliseconds.
     pub longest_wait_ms: f64,

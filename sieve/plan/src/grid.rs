@@ -22,9 +22,9 @@ const READ_UNIT_BYTES: u64 = 512;
 /// into user memory.
 const BRIDGE_BYTES: u64 = 4096;
 
-/// Bytes of a collective buffer without a hint, on nodes of up to `ranks` ranks, if a message between nodes takes
-/// `message_time`. The buffers of a node grow with the time of a message, so that the messages of a round take at
-/// most about a tenth of the time of the round: 2 message times, at 1 byte in a nanosecond.
+/// Bytes of a collective buffer without a hint, on nodes of up to `ranks` ranks, if a message between nodes
+/// takes `message_time`. The buffers of a node grow with the time of a message, so that the messages of a
+/// round take at most about a tenth of the time of the round: 2 message times, at 1 byte in a nanosecond.
 pub fn collective_buffer_bytes_for(message_time: Duration, ranks: u64) -> u64 {
     let of_node = 20 * u64::try_from(message_time.as_nanos()).unwrap_or(u64::MAX).min(1 << 32);
     let of_rank = (of_node / ranks.max(1)).clamp(COLLECTIVE_BUFFER_BYTES, SLOW_NETWORK_BUFFER_BYTES);
@@ -123,8 +123,8 @@ pub fn place_of(index: usize, ranks: usize, aggregators: usize) -> usize {
     index * ranks / aggregators
 }
 
-/// The bytes that lie both in the span of one group of nodes and in the span of the nodes that follow. `None` if
-/// a span does not begin and end behind the other span, so that the spans have no order.
+/// The bytes that lie both in the span of one group of nodes and in the span of the nodes that follow. `None`
+/// if the second span does not begin and end behind the first one, so that the spans have no order.
 pub fn shared_bytes(before: &Range<u64>, after: &Range<u64>) -> Option<u64> {
     if before.is_empty() || after.is_empty() || before.end <= after.start {
         return Some(0);
@@ -135,9 +135,9 @@ pub fn shared_bytes(before: &Range<u64>, after: &Range<u64>) -> Option<u64> {
 /// Whether each node gathers on its own. `shared` is the sum of [`shared_bytes`] from the first node to the
 /// last, `span_bytes` the length of the span of all nodes.
 ///
-/// In a write, nodes that share bytes must exchange, because overlapping bytes have an order. In a read they may
-/// read shared bytes twice. A quarter of the span read twice costs less than most of the span sent to other
-/// nodes.
+/// In a write, nodes that share bytes must exchange, because overlapping bytes have an order. In a read they
+/// may read shared bytes twice. A quarter of the span read twice costs less than most of the span sent to
+/// other nodes.
 pub fn gathers_per_node(direction: Direction, shared: Option<u64>, span_bytes: u64) -> bool {
     match direction {
         Direction::Write => shared == Some(0),

@@ -20,6 +20,8 @@ pub(super) fn sample(id: u32, seconds: f64) -> Sample {
         seconds,
         view_seconds: 0.0,
         limit_seconds: 0.5,
+        plain_seconds: None,
+        round_trip_seconds: None,
         hash: "one".into(),
         strays: 0,
         fault: None,

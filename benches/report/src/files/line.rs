@@ -30,7 +30,7 @@ pub struct Start {
 pub struct Head {
     /// Number of the row in the suite, the same for all contenders.
     pub id: u32,
-    /// `collective` or `independent`.
+    /// `collective`, `independent` or `atomic`.
     pub suite: String,
     /// The pattern of the access.
     pub case: String,
@@ -59,6 +59,14 @@ pub struct Sample {
     /// The same for the limit: each rank moves the same number of bytes in one piece with the system's
     /// calls, or opens the file if the row is about opening.
     pub limit_seconds: f64,
+    /// Seconds of the same accesses without atomic mode, beside a rank that is alone in atomic mode on another
+    /// node than rank 0. `None` in other rows.
+    #[serde(default)]
+    pub plain_seconds: Option<f64>,
+    /// Seconds of one raw round trip of 64 bytes over TCP between this rank and rank 0. `None` in other rows,
+    /// and if the rank reaches no address of rank 0.
+    #[serde(default)]
+    pub round_trip_seconds: Option<f64>,
     /// Hash of the whole file after a write.
     pub hash: String,
     /// Bytes in the holes of a fresh file that are not 0. The standard does not define the contents of
@@ -66,4 +74,12 @@ pub struct Sample {
     pub strays: u64,
     /// The fault: an error or a wrong byte. `None` if all is right.
     pub fault: Option<String>,
+}
+
+impl Sample {
+    /// What atomic mode adds to one access, in raw round trips. `None` if one of the times was not measured.
+    pub fn round_trips(&self) -> Option<f64> {
+        let added_seconds = (self.seconds - self.plain_seconds?) / self.operations as f64;
+        Some(added_seconds / self.round_trip_seconds?)
+    }
 }

@@ -78,6 +78,8 @@ pub struct PeerRow {
     /// The interval that contains the median ratio with a probability of at least 95 %. `None` for fewer than
     /// 6 runs.
     pub interval: Option<(f64, f64)>,
+    /// The median of what atomic mode adds to one access, in raw round trips.
+    pub round_trips: Option<f64>,
     /// Number of runs in the ratio.
     pub runs: usize,
     /// Why the peer does not count in this row.
@@ -112,6 +114,12 @@ pub struct Row {
     pub limit_seconds: Option<f64>,
     /// The median over Capulet's runs of the limit's seconds divided by Capulet's.
     pub limit_share: Option<f64>,
+    /// The median of Capulet's seconds for the same accesses without atomic mode. `None` if not measured.
+    pub plain_seconds: Option<f64>,
+    /// The median of the seconds of one raw round trip, measured beside Capulet. `None` if not measured.
+    pub round_trip_seconds: Option<f64>,
+    /// The median over Capulet's runs of what atomic mode adds to one access, in raw round trips.
+    pub round_trips: Option<f64>,
     /// Name of the faster peer. `None` if no peer counts.
     pub peer: Option<String>,
     /// The ratio to this peer.
@@ -145,6 +153,9 @@ pub fn merge(group: &Group) -> Vec<Row> {
 
 fn row_of(group: &Group, head: &Head) -> Row {
     let ours = &group.ours;
+    let of_some = |value: fn(&Sample) -> Option<f64>| {
+        median(&mut ours.samples(head.id).filter_map(|(_, sample)| value(sample)).collect::<Vec<_>>())
+    };
     let of_ours = |value: fn(&Sample) -> f64| {
         median(&mut ours.samples(head.id).map(|(_, sample)| value(sample)).collect::<Vec<_>>())
     };
@@ -169,6 +180,9 @@ fn row_of(group: &Group, head: &Head) -> Row {
         view_seconds: of_ours(|sample| sample.view_seconds),
         limit_seconds: of_ours(|sample| sample.limit_seconds),
         limit_share: of_ours(|sample| sample.limit_seconds / sample.seconds),
+        plain_seconds: of_some(|sample| sample.plain_seconds),
+        round_trip_seconds: of_some(|sample| sample.round_trip_seconds),
+        round_trips: of_some(Sample::round_trips),
         peer: faster.map(|peer| peer.name.clone()),
         ratio: faster.and_then(|peer| peer.ratio),
         peers: peers.clone(),
@@ -191,6 +205,7 @@ fn peer_row(ours: &Contender, peer: &Contender, id: u32) -> PeerRow {
         limit_seconds: median(&mut good().map(|(_, sample)| sample.limit_seconds).collect::<Vec<_>>()),
         ratio: median(&mut ratios),
         interval: median_interval(&mut ratios),
+        round_trips: median(&mut good().filter_map(|(_, sample)| sample.round_trips()).collect::<Vec<_>>()),
         runs: ratios.len(),
         fault: peer.fault(id),
         strays: peer.samples(id).map(|(_, sample)| sample.strays).max().unwrap_or(0),
@@ -239,6 +254,23 @@ mod tests {
         assert_eq!((row.peer.as_deref(), row.ratio), (Some("ompio"), Some(2.0)));
         assert_eq!(row.peers[0].ratio, Some(3.0));
         assert_eq!((row.seconds, row.limit_share), (Some(10.0), Some(0.05)));
+    }
+
+    #[test]
+    fn atomic_mode_costs_the_time_beyond_the_plain_accesses() {
+        let far = |seconds| Sample {
+            operations: 8,
+            plain_seconds: Some(1.0),
+            round_trip_seconds: Some(0.0625),
+            ..sample(7, seconds)
+        };
+        let ours = contender("capulet", &[&[far(2.0)], &[far(2.5)], &[far(9.0)]]);
+        let row = only_row(&group(ours, vec![contender("romio", &[&[far(4.0)]])]));
+        assert_eq!((row.plain_seconds, row.round_trip_seconds), (Some(1.0), Some(0.0625)));
+        assert_eq!((row.round_trips, row.peers[0].round_trips), (Some(3.0), Some(6.0)));
+        let unconnected = Sample { round_trip_seconds: None, ..far(2.0) };
+        assert_eq!(unconnected.round_trips(), None);
+        assert_eq!(sample(7, 2.0).round_trips(), None);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::median;
 use super::merge::Row;
 
 /// Returns, for each MPI, storage, number of ranks and suite, the geometric mean of the ratios and the
-/// rows below 1, worst first; the rows that were left out; and the rows in which Capulet failed.
+/// rows below 1, worst first; the rows that were left out; and the rows in which Capulet failed. For accesses
+/// of a rank that is alone in atomic mode also the raw round trip, and how many of them atomic mode adds.
 pub fn summary(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut parts: Vec<[&str; 4]> = Vec::new();
@@ -52,12 +54,37 @@ fn describe(text: &mut String, rows: &[&Row]) {
         let peer = row.peer.as_deref().unwrap_or("-");
         put(text, format_args!("  {ratio:6.2}  {}  ({peer}{share})\n", title(row)));
     }
+    trips(text, rows);
     for row in rows {
         if let Some(fault) = &row.fault {
             put(text, format_args!("  FAILED  {}: {fault}\n", title(row)));
         } else if row.ratio.is_none() {
             put(text, format_args!("  alone   {}: no peer completed it\n", title(row)));
         }
+    }
+}
+
+/// One line for the raw round trip, and one for each row that counts in round trips.
+fn trips(text: &mut String, rows: &[&Row]) {
+    let mut seconds: Vec<f64> = rows.iter().filter_map(|row| row.round_trip_seconds).collect();
+    let Some(seconds) = median(&mut seconds) else { return };
+    put(text, format_args!("  raw round trip: {:.1} us\n", 1e6 * seconds));
+    for row in rows {
+        let Some((trips, plain)) = row.round_trips.zip(row.plain_seconds) else { continue };
+        let plain_us = 1e6 * plain / row.operations.max(1) as f64;
+        let title = title(row);
+        put(
+            text,
+            format_args!(
+                "  {trips:6.2}  round trips are added by atomic mode: {title} (without {plain_us:.1} us"
+            ),
+        );
+        for peer in &row.peers {
+            if let Some(trips) = peer.round_trips {
+                put(text, format_args!("; {} {trips:.2}", peer.name));
+            }
+        }
+        text.push_str(")\n");
     }
 }
 
@@ -74,7 +101,7 @@ fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::super::canned::{contender, group, sample};
-    use super::super::merge;
+    use super::super::{Sample, merge};
     use super::*;
 
     #[test]
@@ -89,6 +116,21 @@ mod tests {
         assert!(text.contains("alone   case 4 write fresh"), "{text}");
         group.ours.runs[0][3].fault = Some("bad".into());
         assert!(summary(&merge(&group)).contains("FAILED  case 4 write fresh: bad"));
+    }
+
+    #[test]
+    fn summary_counts_in_raw_round_trips() {
+        let far = |seconds| Sample {
+            plain_seconds: Some(1e-4),
+            round_trip_seconds: Some(2e-4),
+            ..sample(1, seconds)
+        };
+        let ours = contender("capulet", &[&[far(5e-4), sample(2, 1.0)]]);
+        let text = summary(&merge(&group(ours, vec![contender("romio", &[&[far(8e-4)]])])));
+        assert!(text.contains("  raw round trip: 200.0 us\n"), "{text}");
+        let line = "    2.00  round trips are added by atomic mode: case 1 write fresh (without 100.0 us; romio 3.50)";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(text.matches("round trips").count(), 1);
     }
 
     #[test]

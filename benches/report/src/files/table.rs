@@ -91,6 +91,15 @@ fn remarks(row: &Row) -> String {
              barriers per rank"
         ));
     }
+    if let Some((trips, seconds)) = row.round_trips.zip(row.round_trip_seconds) {
+        let words =
+            row.counts.as_ref().and_then(|counts| counts.get("word_operations")).copied().unwrap_or(0);
+        let words = words as f64 / row.operations.max(1) as f64;
+        remarks.push(format!(
+            "atomic mode adds {trips:.2} raw round trips of {:.1} us, {words:.2} word operations",
+            1e6 * seconds
+        ));
+    }
     for peer in &row.peers {
         if let Some(fault) = &peer.fault {
             remarks.push(format!("{} left out: {fault}", peer.name));
@@ -110,10 +119,17 @@ mod tests {
     #[test]
     fn rates_times_and_remarks_are_shown() {
         let many = |id, seconds| Sample { operations: 100, ..sample(id, seconds) };
-        let ours = contender("capulet", &[&[sample(1, 1.0), many(2, 0.01)]]);
+        let far = Sample { plain_seconds: Some(0.5), round_trip_seconds: Some(0.2), ..sample(1, 1.0) };
+        let ours = contender("capulet", &[&[far, many(2, 0.01)]]);
         let strays = Sample { strays: 5, ..sample(1, 2.0) };
         let mut group = group(ours, vec![contender("romio", &[&[strays, many(2, 0.03)]])]);
-        let counts = [("copied_bytes", 500_000), ("system_calls", 12), ("messages", 6), ("collectives", 8)];
+        let counts = [
+            ("copied_bytes", 500_000),
+            ("system_calls", 12),
+            ("messages", 6),
+            ("collectives", 8),
+            ("word_operations", 2),
+        ];
         group.counts.insert(1, counts.map(|(name, value)| (name.to_owned(), value)).into());
         let text = table(&merge(&group));
         let line = |id: u32| {
@@ -127,6 +143,7 @@ mod tests {
             " 2.00 ",
             " 0.50 ",
             "6 messages, 2 collectives and 0 barriers per rank",
+            "atomic mode adds 2.50 raw round trips of 200000.0 us, 2.00 word operations",
             "romio: 5 bytes in holes",
         ] {
             assert!(line(1).contains(expected), "{expected} in {}", line(1));
