@@ -1,9 +1,9 @@
 //! Answers of this rank to requests that other ranks send it in messages.
 //!
-//! Another rank waits for the answer, so every wait of this crate answers, every poll for a wake-up, every
-//! function of the C ABI at its start, and MPI while it waits if it calls this crate ([`request`]). An answer
-//! takes no lock of a file and waits for nothing. So requests are answered also where no other work may
-//! advance ([`still`]).
+//! Another rank waits for the answer. So this rank answers in every wait of this crate, in every poll for a
+//! wake-up, and at the start of every function of the C ABI. If MPI calls this crate while MPI waits
+//! ([`request`]), this rank answers there too. An answer takes no lock of a file and waits for nothing. So
+//! requests are answered also where no other work may advance ([`still`]).
 //!
 //! Cost without a request: one load if there is no service, else one `MPI_Test` per service. In a wait of
 //! MPI, every eighth call from MPI tests ([`answer_now_and_then`]), because a test costs as much as a turn of

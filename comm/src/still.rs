@@ -9,7 +9,7 @@ thread_local! {
 /// While this value lives, this thread advances no work, not even in a callback from an MPI function. For
 /// code that must not be reentered. Requests of other ranks are still answered ([`service`](crate::service)).
 #[derive(Debug)]
-#[must_use = "work goes on again when it is dropped"]
+#[must_use = "the drop of the value allows work to advance again"]
 pub(crate) struct Still {
     was_still: bool,
 }

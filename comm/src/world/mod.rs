@@ -405,8 +405,8 @@ impl WorldWords {
     /// As [`WorldWords::load`].
     ///
     /// # Panics
-    /// If the table has fewer than `words` words, if `put` does not lie inside of the first `words` words or
-    /// has more words than an entry, or if the words are not [`WorldWords::is_exclusive`].
+    /// If the table has fewer than `words` words, or if the words are not [`WorldWords::is_exclusive`]. Also if
+    /// `put` has more words than an entry, or does not lie inside of the first `words` words.
     pub fn exchange(&self, first: usize, put: &[u64], words: usize) -> Result<Vec<u64>> {
         assert!(put.len() <= Self::ENTRY_WORDS, "an exchange stores at most one entry");
         assert!(first + put.len() <= words, "the stored words must lie inside of the fetched words");

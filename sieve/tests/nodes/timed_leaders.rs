@@ -21,8 +21,8 @@ struct Clock {
     attempts: usize,
 }
 
-/// One leader's end of a channel with a clock. Each message carries the time at which it arrives. The time
-/// goes on when no leader can go on.
+/// One leader's end of a channel with a clock. Each message carries the time at which it arrives. The clock
+/// advances when no leader can take a step.
 #[derive(Debug)]
 struct TimedLeaders {
     end: Arc<LocalLeaders>,

@@ -14,12 +14,12 @@ pub const CONTROL_NAME: &str = ".cached-fs";
 /// Number of the inode of the control file, which no backing file has.
 pub(crate) const CONTROL: u64 = u64::MAX - 1;
 
-/// Whether a name is that of the control file.
+/// Whether a name is the name of the control file.
 pub(crate) fn is_control(folder: u64, name: &OsStr) -> bool {
     folder == ROOT && name == CONTROL_NAME
 }
 
-/// The attributes of the control file. Its size is 0, as that of files in `/proc`.
+/// The attributes of the control file. Its size is 0, as the size of files in `/proc` is.
 pub(crate) fn control_attributes() -> FileAttr {
     FileAttr {
         ino: INodeNo(CONTROL),

@@ -10,10 +10,11 @@
 //!   not. A read ends at the locally known size.
 //! * A write of a part of a page fills the page first. Bytes from the locally known size on are zero in a
 //!   filled page, also if another node has written there.
-//! * Dirty pages are written back whole, up to the locally known size: at `close` and `fsync`, before a lock,
-//!   before an unlock, before new attributes, `fallocate`, `O_APPEND` writes and `O_DIRECT` access, at the
-//!   end of the server, when a file has more dirty pages than [`Options::max_dirty_pages`], and after
-//!   [`Options::write_back_ms`]. With `O_SYNC` or `O_DSYNC`, each write is written back.
+//! * Dirty pages are written back whole, up to the locally known size. This happens at `close` and `fsync`,
+//!   before a lock and before an unlock. It happens before new attributes, `fallocate`, `O_APPEND` writes and
+//!   `O_DIRECT` access. It also happens at the end of the server, after [`Options::write_back_ms`], and when
+//!   a file has more dirty pages than [`Options::max_dirty_pages`]. With `O_SYNC` or `O_DSYNC`, each write is
+//!   written back.
 //! * Each `close` of a descriptor writes back, also that of a child process, which closes the descriptors
 //!   that it inherited when it starts a program.
 //! * A write-back never shortens the backing file.

@@ -47,7 +47,7 @@ struct Faulty<L> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Rest {
     Nothing,
-    /// Performs this effect. The correct lock then goes on.
+    /// Performs this effect. Then the correct lock takes its next step.
     Perform(Effect),
     /// Performs this exchange. The correct lock gets the words of the effect before.
     Store(Effect),

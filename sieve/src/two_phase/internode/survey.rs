@@ -38,8 +38,9 @@ const SHARED_SHIFT: u32 = 3;
 
 impl Surveyed {
     /// The values of one rank, for the agreement. `span` is its part of the file, `None` if it has none.
-    /// `may_exchange` is that of [`NodeExchange`](super::NodeExchange). `is_known` is whether this rank has
-    /// used collective buffers that are large enough. `unit_bytes` is that of the same type.
+    /// `may_exchange` and `unit_bytes` have the meaning of the fields of
+    /// [`NodeExchange`](super::NodeExchange). `is_known` is whether this rank has used collective buffers that
+    /// are large enough.
     pub fn values(
         span: Option<Range<u64>>,
         may_exchange: bool,
